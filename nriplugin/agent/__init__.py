@@ -1,0 +1,3 @@
+"""The long-running process: the plugin that stands behind the doors."""
+
+from __future__ import annotations

@@ -1,0 +1,52 @@
+"""The configuration file: strict YAML, from a file or from the runtime.
+
+Imported only when there is a configuration: a node without one does not pay for the
+YAML reader.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import yaml
+
+from nriplugin.errors import ConfigError
+from nriplugin.nri import FailurePolicy
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What a user can set. Every field has a default that does no harm."""
+
+    failure_policy: FailurePolicy = FailurePolicy.IGNORE
+
+
+def parse_config(text: str, source: str) -> Config:
+    """Read a configuration; an empty one is all defaults.
+
+    Raises:
+        ConfigError: not YAML, or an unknown field, or a wrong value; says where.
+    """
+    try:
+        document = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+    except yaml.YAMLError as exc:
+        reason = " ".join(str(exc).split())
+        raise ConfigError(f"{source}: not YAML: {reason}") from exc
+    if document is None:
+        return Config()
+    try:
+        return msgspec.convert(document, Config)
+    except msgspec.ValidationError as exc:
+        raise ConfigError(f"{source}: {exc}") from exc
+
+
+def read_config(path: str) -> Config:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: as `parse_config`, or the file cannot be read.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{path}: cannot be read: {exc}") from exc
+    return parse_config(text, path)

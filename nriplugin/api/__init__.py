@@ -1,0 +1,1 @@
+"""Generated messages: `hack/protoc` writes them from proto/. No hand edits."""

@@ -1,0 +1,55 @@
+"""The `nriplugin` command: finds the subcommand and turns errors into exit codes.
+
+0 is success, 2 a mistake of the user's, 1 one of ours or of the machine's. Each
+command is a module of its own, imported only when it is the one asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from nriplugin.errors import ConfigError, NRIPluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Command -> one line of help. The module of that name in this package has
+# `add_arguments(parser)` and `main(args) -> int`.
+COMMANDS = {
+    "run": "register with the node's container runtime and serve until stopped",
+    "demo": "play a few pods against the plugin on an embedded runtime, without root",
+    "version": "print the version",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; return the exit code."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = argparse.ArgumentParser(
+        prog="nriplugin",
+        description="cgroup v2 resources for every container on a Kubernetes node",
+        allow_abbrev=False,
+    )
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            command, help=summary, description=summary, allow_abbrev=False
+        )
+        if argv[:1] == [command]:
+            module = importlib.import_module(f"nriplugin.cli.{command}")
+            module.add_arguments(subparser)
+            subparser.set_defaults(main=module.main)
+    args = parser.parse_args(argv)
+    try:
+        return int(args.main(args))
+    except ConfigError as exc:
+        print(f"nriplugin: {exc}", file=sys.stderr)
+        return 2
+    except (NRIPluginError, OSError) as exc:
+        print(f"nriplugin: {exc}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,82 @@
+"""`nriplugin run`: the plugin on the node's NRI socket."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from google.protobuf.internal import api_implementation
+
+from nriplugin.agent.plugin import ResourcesPlugin
+from nriplugin.errors import ConfigError
+from nriplugin.nri.launch import DEFAULT_SOCKET, launch_from
+from nriplugin.nri.runner import Runner, stopping_on_signals
+
+if TYPE_CHECKING:
+    import argparse
+
+_log = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options; the single-dash ones are Go plugins' spellings."""
+    parser.add_argument(
+        "--nri-socket",
+        "-socket-path",
+        metavar="PATH",
+        help=f"the runtime's NRI socket (default: {DEFAULT_SOCKET})",
+    )
+    parser.add_argument(
+        "--name", "-name", help="name to register under (default: nriplugin)"
+    )
+    parser.add_argument(
+        "--idx",
+        "-idx",
+        metavar="NN",
+        help="two digits, the order among plugins (default: 90)",
+    )
+    parser.add_argument(
+        "--config", "-config", metavar="FILE", help="configuration file, YAML"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="log what happens, in detail"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if args.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+    )
+    launch = launch_from(
+        os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
+    )
+    plugin = ResourcesPlugin()
+    if args.config is not None:
+        from nriplugin.agent.config import read_config
+
+        plugin.failure_policy = read_config(args.config).failure_policy
+    if api_implementation.Type() != "upb":
+        _log.warning(
+            "protobuf is the %s implementation, 20 times slower than upb: "
+            "use an image with glibc",
+            api_implementation.Type(),
+        )
+    runner = Runner(plugin, launch)
+    # What is imported stays: spare the collector from walking it during requests.
+    gc.collect()
+    gc.freeze()
+    with stopping_on_signals(runner):
+        try:
+            runner.run()
+        except OSError as exc:
+            raise ConfigError(
+                f"--nri-socket: {launch.socket_path}: {exc.strerror}, "
+                "expected a socket that can be dialled"
+            ) from exc
+    return 0

@@ -1,0 +1,36 @@
+"""`nriplugin version`."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import TYPE_CHECKING
+
+import google.protobuf
+from google.protobuf.internal import api_implementation
+
+from nriplugin import __version__
+from nriplugin.nri.releases import NRI_VERSION
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the version and what the speed depends on."""
+    facts = {
+        "nriplugin": __version__,
+        "nri": NRI_VERSION,
+        "python": platform.python_version(),
+        "protobuf": f"{google.protobuf.__version__} ({api_implementation.Type()})",
+    }
+    if args.json:
+        print(json.dumps(facts))
+    else:
+        print(" ".join(f"{name} {value}" for name, value in facts.items()))
+    return 0

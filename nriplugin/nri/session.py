@@ -1,0 +1,292 @@
+"""One connection to a runtime, from registration to its end. Never reused.
+
+The thread that calls `run` owns the socket: it blocks on it and runs the handlers.
+Others may write, under one lock: the watchdog's, which answers for a handler that is
+late and stands in for the request thread until that is back, and any thread that
+queues an update while no request is being answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.errors import (
+    ConfigError,
+    ConnectionClosed,
+    LocalProtocolError,
+    RPCError,
+)
+from nriplugin.nri.dispatch import bind, drop_harmful
+from nriplugin.nri.methods import (
+    PLUGIN_CONNECTION,
+    PLUGIN_SERVICE,
+    RUNTIME_CONNECTION,
+    RUNTIME_SERVICE,
+)
+from nriplugin.nri.plugin import FailurePolicy, subscription
+from nriplugin.nri.releases import NRI_VERSION, release_of, valid_mask
+from nriplugin.nri.standin import Deferred, StandIn
+from nriplugin.nri.trunk import Trunk
+from nriplugin.nri.updates import UpdateQueue
+from nriplugin.nri.watchdog import Watchdog
+from nriplugin.wire.ttrpc import Call, Code, Refusal
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from nriplugin.nri.plugin import Plugin, UpdateDone
+    from nriplugin.nri.stats import Stats
+    from nriplugin.wire.ttrpc import Answer
+
+_log = logging.getLogger(__name__)
+
+# What a runtime allows when it does not say so (NRI before 0.7): the library's default.
+DEFAULT_REQUEST_TIMEOUT_S = 2.0
+
+# From registration to Synchronize. The runtime's own limit is 5 s, but it accepts one
+# plugin after the other, so mute ones before us in the queue add theirs.
+REGISTRATION_PATIENCE_S = 60.0
+
+# A runtime that does not read for this long is gone.
+SEND_PATIENCE_S = 10.0
+
+# The Go reader may prefer "closed" over an answer that it has not read yet.
+LINGER_S = 0.05
+
+
+class Session:
+    """Serves one plugin on one socket."""
+
+    def __init__(
+        self, plugin: Plugin, sock: socket.socket, name: str, idx: str, stats: Stats
+    ) -> None:
+        self.synchronized = False
+        self._plugin = plugin
+        self._name = name
+        self._idx = idx
+        self._stats = stats
+        self._trunk = Trunk(sock, serves=PLUGIN_CONNECTION, calls=RUNTIME_CONNECTION)
+        self._handlers = bind(plugin)
+        self._handlers["Configure"] = self._configure
+        self._handlers["Synchronize"] = self._synchronize
+        self._inbox: deque[Call | Refusal | Answer | Deferred] = deque()
+        self._updates = UpdateQueue(self._trunk.client)
+        self._watchdog = Watchdog(self._handler_is_late, DEFAULT_REQUEST_TIMEOUT_S)
+        self._registration = 0  # the stream of our RegisterPlugin call
+        self._pods: list[nri.PodSandbox] = []
+        self._containers: list[nri.Container] = []
+        self._stopping = False
+        self._refused: ConfigError | None = None
+        # Guards writing and the two below: who answers the request under way.
+        self._writing = threading.Lock()
+        self._running: Call | Deferred | None = None
+        self._stand_in: StandIn | None = None
+
+    # The life of a connection
+
+    def run(self) -> None:
+        """Register and serve until `stop`.
+
+        Raises:
+            ConnectionClosed: the runtime or the kernel ended the connection.
+            RemoteProtocolError: the runtime broke the protocol.
+            RPCError: the runtime refused the registration.
+            ConfigError: the plugin refused the runtime or its configuration.
+        """
+        self._watchdog.start()
+        try:
+            self._register()
+            self._serve()
+        except ConnectionClosed:
+            if self._refused:
+                raise self._refused from None
+            if not self._stopping:
+                raise
+            time.sleep(LINGER_S)
+        finally:
+            self._plugin.attach(None)
+            self._watchdog.close()
+            self._trunk.close()
+            self._updates.abandon()
+
+    def stop(self) -> None:
+        """End `run` after the request under way; from any thread or signal handler."""
+        self._stopping = True
+        self._trunk.end(reading_only=True)
+
+    def _register(self) -> None:
+        self._trunk.limit_waiting(
+            receive_s=REGISTRATION_PATIENCE_S, send_s=SEND_PATIENCE_S
+        )
+        request = nri.RegisterPluginRequest(
+            plugin_name=self._name, plugin_idx=self._idx, NRI_version=NRI_VERSION
+        )
+        self._registration, head, body = self._trunk.client.call(
+            RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString()
+        )
+        self._trunk.send_call(head, body)
+
+    def _serve(self) -> None:
+        inbox, receive = self._inbox, self._trunk.receive
+        while True:
+            while inbox:
+                event = inbox.popleft()
+                if isinstance(event, (Call, Deferred)):
+                    self._handle(event)
+                elif isinstance(event, Refusal):
+                    self._refuse(event)
+                else:
+                    self._take_answer(event)
+            inbox.extend(receive())
+
+    # Requests
+
+    def _handle(self, event: Call | Deferred) -> None:
+        call = event if isinstance(event, Call) else event.call
+        self._running = event
+        self._watchdog.begin(call.timeout_ns)
+        try:
+            handler = self._handlers.get(call.method)
+            if handler is None or call.service != PLUGIN_SERVICE:
+                reply = self._unimplemented(call)
+            else:
+                reply = self._trunk.server.reply(call.stream_id, handler(call.payload))
+        except Exception as exc:  # noqa: BLE001 - a supervisor: the node goes on
+            reply = self._failure(call, exc)
+        self._watchdog.end()
+        with self._writing:
+            stand_in = self._stand_in
+            if stand_in is None:
+                self._running = None
+                if event is call:
+                    self._trunk.send_served(reply)
+        self._stats.requests += 1
+        if stand_in is not None:
+            self._come_back(call, stand_in)
+        if self._updates:
+            self._send_update()
+
+    def _unimplemented(self, call: Call) -> tuple[bytes, bytes]:
+        known = call.service == PLUGIN_SERVICE
+        what = f"method {call.method}" if known else f"service {call.service}"
+        return self._trunk.server.fail(call.stream_id, Code.UNIMPLEMENTED, what)
+
+    def _failure(self, call: Call, exc: Exception) -> tuple[bytes, bytes]:
+        """Return the answer to a request that raised, by the failure policy."""
+        self._stats.failed += 1
+        code = Code.UNKNOWN
+        if isinstance(exc, DecodeError):
+            code = Code.INTERNAL
+            _log.error("%s: the request cannot be decoded", call.method)
+        elif isinstance(exc, (LocalProtocolError, ConfigError)):
+            _log.error("%s: %s", call.method, exc)
+        else:
+            _log.error("%s: the plugin's handler failed", call.method, exc_info=exc)
+        # There is no harmless empty answer to Configure: it would subscribe to all.
+        policy = self._plugin.failure_policy
+        if policy is FailurePolicy.FAIL or call.method == "Configure":
+            reason = f"{type(exc).__name__}: {exc}"
+            return self._trunk.server.fail(call.stream_id, code, reason)
+        return self._trunk.server.reply(call.stream_id, b"")
+
+    def _refuse(self, refusal: Refusal) -> None:
+        _log.warning("refused a request: %s", refusal.reason)
+        with self._writing:
+            self._trunk.send_served(self._trunk.server.fail(*refusal))
+
+    # The two requests that the session answers itself
+
+    def _configure(self, payload: bytes) -> bytes:
+        request = nri.ConfigureRequest.FromString(payload)
+        if request.request_timeout > 0:
+            self._watchdog.allow(request.request_timeout / 1000)
+        try:
+            self._plugin.configure(request)
+            release = release_of(request)
+            events = subscription(self._plugin) & valid_mask(release)
+            if not events:
+                raise ConfigError(
+                    f"{request.runtime_name} {request.runtime_version} speaks NRI "
+                    f"{release[0]}.{release[1]}, which has none of the plugin's events"
+                )
+        except ConfigError as exc:
+            self._refused = exc
+            raise
+        response = nri.ConfigureResponse(events=events)
+        if self._plugin.failure_policy is FailurePolicy.FAIL:
+            response.failure_policy.fail_request = True
+        return response.SerializeToString()
+
+    def _synchronize(self, payload: bytes) -> bytes:
+        request = nri.SynchronizeRequest.FromString(payload)
+        self._pods.extend(request.pods)
+        self._containers.extend(request.containers)
+        if request.more:
+            return nri.SynchronizeResponse(more=True).SerializeToString()
+        pods, self._pods = self._pods, []
+        containers, self._containers = self._containers, []
+        self._trunk.limit_waiting(send_s=SEND_PATIENCE_S)
+        self.synchronized = True
+        self._stats.connections += 1
+        self._plugin.attach(self._enqueue)
+        updates = self._plugin.synchronize(pods, containers)
+        response = nri.SynchronizeResponse(update=updates or ())
+        drop_harmful(response.update)
+        return response.SerializeToString()
+
+    # Calls of ours
+
+    def _take_answer(self, answer: Answer) -> None:
+        if answer.stream_id != self._registration:
+            self._updates.answered(answer)
+        elif answer.code != Code.OK:
+            raise RPCError(answer.code, f"registration refused: {answer.reason}")
+
+    def _enqueue(
+        self, updates: Sequence[nri.ContainerUpdate], done: UpdateDone | None
+    ) -> None:
+        self._updates.put(updates, done)
+        self._send_update()
+
+    def _send_update(self) -> None:
+        """Send the next update unless a request is being answered."""
+        with self._writing:
+            if self._running is None and self._updates:
+                message = self._updates.next_call()
+                if message:
+                    self._trunk.send_call(*message)
+
+    # A late handler
+
+    def _handler_is_late(self) -> None:
+        """On the watchdog's thread: stand in until the handler is back."""
+        with self._writing:
+            event = self._running
+            if event is None:
+                return
+            self._stand_in = stand_in = StandIn(
+                self._trunk, self._plugin.failure_policy, self._stats
+            )
+        self._stats.late += 1
+        try:
+            if isinstance(event, Call):
+                stand_in.answer(event)
+        except ConnectionClosed:
+            pass  # `serve` will see it as well
+        self._inbox.extend(stand_in.serve())
+        stand_in.relieve()
+
+    def _come_back(self, call: Call, stand_in: StandIn) -> None:
+        """On the request thread: the handler returned at last."""
+        stand_in.handler_is_back()
+        with self._writing:
+            self._stand_in = self._running = None
+        _log.warning("%s: the handler was late, its answer was dropped", call.method)

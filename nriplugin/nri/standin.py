@@ -1,0 +1,102 @@
+"""Answers the runtime while a plugin's handler is late.
+
+The runtime drops a plugin that does not answer in time, and stalls every container
+start on the node until then. So the request that is late gets an empty answer (or an
+error, if the plugin's policy is to fail), and so does every question that follows,
+at once. Events are answered too, and kept for the plugin. All of this happens on the
+watchdog's thread while the request thread is stuck in the handler, so only one of
+them uses the socket at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.errors import ConnectionClosed, RemoteProtocolError
+from nriplugin.nri.dispatch import is_event, is_known
+from nriplugin.nri.plugin import FailurePolicy
+from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal
+
+if TYPE_CHECKING:
+    from nriplugin.nri.stats import Stats
+    from nriplugin.nri.trunk import Trunk
+
+# Events kept for the plugin, so that its inventory stays right.
+MAX_KEPT = 1000
+
+
+class Deferred(NamedTuple):
+    """An event that was answered already and is yet to be handled."""
+
+    call: Call
+
+
+class StandIn:
+    """Serves from the moment a handler is late until it returns."""
+
+    def __init__(self, trunk: Trunk, policy: FailurePolicy, stats: Stats) -> None:
+        self._trunk = trunk
+        self._policy = policy
+        self._stats = stats
+        self._back = os.eventfd(0)
+        self._relieved = threading.Event()
+        self._kept: list[Deferred | Answer] = []
+
+    def answer(self, call: Call) -> None:
+        """Answer a request without the plugin.
+
+        Raises:
+            ConnectionClosed: there is nobody to answer to.
+        """
+        server = self._trunk.server
+        if not is_known(call.service, call.method):
+            reply = server.fail(
+                call.stream_id, Code.UNIMPLEMENTED, f"method {call.method}"
+            )
+        elif is_event(call.method) or self._policy is FailurePolicy.IGNORE:
+            reply = server.reply(call.stream_id, b"")
+        else:
+            reply = server.fail(
+                call.stream_id, Code.DEADLINE_EXCEEDED, "the plugin's handler is late"
+            )
+        self._trunk.send_served(reply)
+
+    def serve(self) -> list[Deferred | Answer]:
+        """Block until the handler is back; return what is left for the plugin."""
+        poll = select.poll()
+        poll.register(self._back, select.POLLIN)
+        poll.register(self._trunk, select.POLLIN)
+        while all(fd != self._back for fd, _ in poll.poll()):
+            try:
+                for event in self._trunk.receive():
+                    self._take(event)
+            except (ConnectionClosed, RemoteProtocolError):
+                # The request thread will find out by itself, when it is back.
+                poll.unregister(self._trunk)
+        return self._kept
+
+    def relieve(self) -> None:
+        """Let the request thread have the socket again."""
+        self._relieved.set()
+
+    def handler_is_back(self) -> None:
+        """On the request thread: take over again."""
+        os.eventfd_write(self._back, 1)
+        self._relieved.wait()
+        os.close(self._back)
+
+    def _take(self, event: Call | Refusal | Answer) -> None:
+        if isinstance(event, Refusal):
+            self._trunk.send_served(self._trunk.server.fail(*event))
+        elif isinstance(event, Answer):
+            self._kept.append(event)
+        else:
+            self.answer(event)
+            self._stats.deferred += 1
+            if is_event(event.method) and len(self._kept) < MAX_KEPT:
+                self._kept.append(Deferred(event))
+            else:
+                self._stats.lost += 1

@@ -1,0 +1,110 @@
+"""A connected socket and the two services on it: bytes to events and back.
+
+Blocking, and without locks: whoever uses a trunk decides which thread reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from nriplugin.errors import ConnectionClosed
+from nriplugin.wire.mux import Demux, pack
+from nriplugin.wire.ttrpc import Client, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nriplugin.wire.ttrpc import Answer, Call, Refusal
+
+# Large enough for nearly every request in one system call, small enough not to show
+# in the resident size.
+READ_BUFFER = 64 << 10
+
+
+class Trunk:
+    """One end of an NRI connection."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        serves: int,
+        calls: int,
+        demux: Demux | None = None,
+        packer: Callable[[int, bytes, bytes], bytes] = pack,
+    ) -> None:
+        self.server = Server()
+        self.client = Client()
+        self._sock = sock
+        self._serves = serves
+        self._calls = calls
+        self._demux = demux or Demux()
+        self._pack = packer
+        self._view = memoryview(bytearray(READ_BUFFER))
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for poll."""
+        return self._sock.fileno()
+
+    def receive(self) -> list[Call | Refusal | Answer]:
+        """Block for bytes; return what they complete, which may be nothing.
+
+        Raises:
+            ConnectionClosed: end of file, a reset, or the receive timeout.
+            RemoteProtocolError: the peer broke the protocol beyond repair.
+        """
+        try:
+            size = self._sock.recv_into(self._view)
+        except BlockingIOError as exc:
+            raise ConnectionClosed("the peer was silent for too long") from exc
+        except OSError as exc:
+            raise ConnectionClosed(f"receive: {exc.strerror}") from exc
+        if not size:
+            cut = "" if self._demux.between_frames else " inside a frame"
+            raise ConnectionClosed(f"end of file{cut}")
+        events: list[Call | Refusal | Answer] = []
+        for conn_id, piece, _ in self._demux.feed(self._view[:size]):
+            if conn_id == self._serves:
+                events += self.server.feed(piece)
+            elif conn_id == self._calls:
+                events += self.client.feed(piece)
+        return events
+
+    def send_served(self, message: tuple[bytes, bytes]) -> None:
+        """Send a server's answer."""
+        self._send(self._pack(self._serves, *message))
+
+    def send_call(self, head: bytes, body: bytes) -> None:
+        """Send a client's request."""
+        self._send(self._pack(self._calls, head, body))
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except OSError as exc:
+            raise ConnectionClosed(f"send: {exc.strerror}") from exc
+
+    def limit_waiting(self, *, receive_s: float = 0, send_s: float = 0) -> None:
+        """Give up on a silent peer after that long; 0 waits for ever.
+
+        Kernel timeouts, because Python's own would add a poll to every receive.
+        """
+        for option, limit in (
+            (socket.SO_RCVTIMEO, receive_s),
+            (socket.SO_SNDTIMEO, send_s),
+        ):
+            timeval = struct.pack("ll", int(limit), int(limit % 1 * 1_000_000))
+            self._sock.setsockopt(socket.SOL_SOCKET, option, timeval)
+
+    def end(self, *, reading_only: bool = False) -> None:
+        """Wake a blocked `receive` with an end of file."""
+        how = socket.SHUT_RD if reading_only else socket.SHUT_RDWR
+        with contextlib.suppress(OSError):  # already gone, which is what was wanted
+            self._sock.shutdown(how)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()

@@ -1,0 +1,82 @@
+"""Unsolicited updates waiting for their turn: one call at a time, in order."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.errors import ConnectionClosed, LocalProtocolError, RPCError
+from nriplugin.nri.methods import RUNTIME_SERVICE
+from nriplugin.wire.ttrpc import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nriplugin.errors import NRIPluginError
+    from nriplugin.nri.plugin import UpdateDone
+    from nriplugin.wire.ttrpc import Answer, Client
+
+_log = logging.getLogger(__name__)
+
+
+class UpdateQueue:
+    """Calls to Runtime.UpdateContainers. The session decides when, and locks."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._waiting: deque[tuple[bytes, UpdateDone | None]] = deque()
+        self._stream = 0  # of the call that is under way
+        self._done: UpdateDone | None = None
+
+    def __bool__(self) -> bool:
+        """Whether a call could be made now."""
+        return not self._stream and bool(self._waiting)
+
+    def put(
+        self, updates: Sequence[nri.ContainerUpdate], done: UpdateDone | None
+    ) -> None:
+        """Queue one call."""
+        request = nri.UpdateContainersRequest(update=updates)
+        self._waiting.append((request.SerializeToString(), done))
+
+    def next_call(self) -> tuple[bytes, bytes] | None:
+        """Return header and body of the next call, or None if it could not be made."""
+        payload, done = self._waiting.popleft()
+        try:
+            self._stream, head, body = self._client.call(
+                RUNTIME_SERVICE, "UpdateContainers", payload
+            )
+        except LocalProtocolError as exc:
+            _tell(done, exc)
+            return None
+        self._done = done
+        return head, body
+
+    def answered(self, answer: Answer) -> None:
+        """Take note of an answer, if it is one to the call under way."""
+        if answer.stream_id != self._stream:
+            return
+        done, self._stream, self._done = self._done, 0, None
+        failed = answer.code != Code.OK
+        _tell(done, RPCError(answer.code, answer.reason) if failed else None)
+
+    def abandon(self) -> None:
+        """Tell everybody who waits that the connection is gone."""
+        if self._stream:
+            _tell(self._done, ConnectionClosed("connection lost, outcome unknown"))
+        while self._waiting:
+            _, done = self._waiting.popleft()
+            _tell(done, ConnectionClosed("connection lost before the update was sent"))
+
+
+def _tell(done: UpdateDone | None, error: NRIPluginError | None) -> None:
+    if done is None:
+        if error is not None:
+            _log.warning("unsolicited update: %s", error)
+        return
+    try:
+        done(error)
+    except Exception:  # noqa: BLE001 - the plugin's own code; the connection goes on
+        _log.exception("the plugin's update callback failed")

@@ -1,0 +1,278 @@
+"""ttRPC as NRI uses it: unary calls, both roles.
+
+A message is a 10-byte big-endian header (length, stream id, type, flags) and a
+payload, which for a request and a response is one of the two protobuf envelopes.
+`Server` turns bytes into calls and refusals, `Client` into answers; the bytes to send
+come back as a header and a body for `mux.pack`. NRI has no streaming: flags are always
+zero and data messages are ignored. Reference: the ttRPC protocol document and the Go
+implementation's behaviour on bad input.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from nriplugin.api.ttrpc_pb2 import Request, Response, Status
+from nriplugin.errors import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADER = Struct(">IIBB")
+
+# The limit of every ttRPC implementation. A Go receiver behind the NRI mux does not
+# survive more, so we never send more.
+MAX_MESSAGE = 4 << 20
+
+REQUEST = 1
+RESPONSE = 2
+
+
+class Code(IntEnum):
+    """The gRPC status codes that ttRPC peers use."""
+
+    OK = 0
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+
+
+class Message(NamedTuple):
+    """One ttRPC message. `payload` is None where it was too long and discarded."""
+
+    stream_id: int
+    type: int
+    payload: bytes | None
+    length: int
+
+
+class Decoder:
+    """Cuts one logical connection's bytes into messages.
+
+    Memory: a payload grows as its bytes arrive, never ahead of them, and is at most
+    `max_message` long; what is longer is discarded as it arrives.
+    """
+
+    def __init__(self, max_message: int = MAX_MESSAGE) -> None:
+        self._max_message = max_message
+        self._header = bytearray()
+        self._current: tuple[int, int, int] | None = None  # length, stream id, type
+        self._payload = bytearray()
+        self._discard = 0
+
+    def feed(self, data: memoryview) -> list[Message]:
+        """Return the messages that `data` completes."""
+        messages: list[Message] = []
+        pos, end = 0, len(data)
+        while True:
+            if self._discard:
+                take = min(self._discard, end - pos)
+                self._discard -= take
+                pos += take
+            if self._current is None:
+                if pos >= end:
+                    return messages
+                if not self._header and end - pos >= HEADER.size:
+                    length, stream_id, type_, _ = HEADER.unpack_from(data, pos)
+                    pos += HEADER.size
+                else:
+                    take = min(HEADER.size - len(self._header), end - pos)
+                    self._header += data[pos : pos + take]
+                    pos += take
+                    if len(self._header) < HEADER.size:
+                        return messages
+                    length, stream_id, type_, _ = HEADER.unpack(self._header)
+                    self._header.clear()
+                if length > self._max_message:
+                    messages.append(Message(stream_id, type_, None, length))
+                    self._discard = length
+                    continue
+                if end - pos >= length:
+                    payload = bytes(data[pos : pos + length])
+                    pos += length
+                    messages.append(Message(stream_id, type_, payload, length))
+                    continue
+                self._current = length, stream_id, type_
+            length, stream_id, type_ = self._current
+            take = min(length - len(self._payload), end - pos)
+            self._payload += data[pos : pos + take]
+            pos += take
+            if len(self._payload) < length:
+                return messages
+            messages.append(Message(stream_id, type_, bytes(self._payload), length))
+            self._payload, self._current = bytearray(), None
+
+
+class Call(NamedTuple):
+    """A request to serve."""
+
+    stream_id: int
+    service: str
+    method: str
+    payload: bytes
+    timeout_ns: int
+
+
+class Refusal(NamedTuple):
+    """A request that cannot be served; the peer is owed this status."""
+
+    stream_id: int
+    code: Code
+    reason: str
+
+
+class Server:
+    """The side that is called."""
+
+    def __init__(self, max_message: int = MAX_MESSAGE) -> None:
+        self._max_message = max_message
+        self._decoder = Decoder(max_message)
+        self._last_stream = 0
+
+    def feed(self, data: memoryview) -> list[Call | Refusal]:
+        """Return the calls that `data` completes, and those to refuse."""
+        calls: list[Call | Refusal] = []
+        for message in self._decoder.feed(data):
+            stream_id = message.stream_id
+            if message.type != REQUEST:
+                continue
+            if stream_id % 2 == 0:
+                reason = f"stream id {stream_id} is even, a client's are odd"
+                calls.append(Refusal(stream_id, Code.INVALID_ARGUMENT, reason))
+                continue
+            if stream_id <= self._last_stream:
+                reason = f"stream id {stream_id} is not above {self._last_stream}"
+                calls.append(Refusal(stream_id, Code.INVALID_ARGUMENT, reason))
+                continue
+            self._last_stream = stream_id
+            if message.payload is None:
+                reason = f"message of {message.length} bytes, limit {self._max_message}"
+                calls.append(Refusal(stream_id, Code.RESOURCE_EXHAUSTED, reason))
+                continue
+            try:
+                request = Request.FromString(message.payload)
+            except DecodeError:
+                reason = "the request envelope cannot be decoded"
+                calls.append(Refusal(stream_id, Code.INVALID_ARGUMENT, reason))
+                continue
+            calls.append(
+                Call(
+                    stream_id,
+                    request.service,
+                    request.method,
+                    request.payload,
+                    request.timeout_nano,
+                )
+            )
+        return calls
+
+    def reply(self, stream_id: int, payload: bytes) -> tuple[bytes, bytes]:
+        """Return header and body of a successful answer.
+
+        Raises:
+            LocalProtocolError: the answer is longer than a message may be.
+        """
+        body = Response(payload=payload).SerializeToString() if payload else b""
+        if len(body) > self._max_message:
+            raise LocalProtocolError(
+                f"reply of {len(body)} bytes, at most {self._max_message} are allowed"
+            )
+        return HEADER.pack(len(body), stream_id, RESPONSE, 0), body
+
+    def fail(self, stream_id: int, code: int, reason: str) -> tuple[bytes, bytes]:
+        """Return header and body of an error answer."""
+        # A reason may quote what the peer sent; it never makes the answer too long.
+        status = Status(code=code, message=reason[:1024])
+        body = Response(status=status).SerializeToString()
+        return HEADER.pack(len(body), stream_id, RESPONSE, 0), body
+
+
+class Answer(NamedTuple):
+    """What became of a call of ours."""
+
+    stream_id: int
+    code: int
+    reason: str
+    payload: bytes
+
+
+class Client:
+    """The side that calls. Stream ids are odd and count up from 1."""
+
+    def __init__(self, max_message: int = MAX_MESSAGE) -> None:
+        self._max_message = max_message
+        self._decoder = Decoder(max_message)
+        self._next_stream = 1
+        self._open: set[int] = set()
+
+    def call(
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        timeout_ns: int = 0,
+        metadata: Mapping[str, str] | None = None,
+    ) -> tuple[int, bytes, bytes]:
+        """Return stream id, header and body of a new call.
+
+        Raises:
+            LocalProtocolError: the request is longer than a message may be.
+        """
+        request = Request(
+            service=service, method=method, payload=payload, timeout_nano=timeout_ns
+        )
+        for key, value in (metadata or {}).items():
+            request.metadata.add(key=key, value=value)
+        body = request.SerializeToString()
+        if len(body) > self._max_message:
+            raise LocalProtocolError(
+                f"{method} request of {len(body)} bytes, "
+                f"at most {self._max_message} are allowed"
+            )
+        stream_id = self._next_stream
+        self._next_stream += 2
+        self._open.add(stream_id)
+        return stream_id, HEADER.pack(len(body), stream_id, REQUEST, 0), body
+
+    def forget(self, stream_id: int) -> None:
+        """Stop waiting for a call: its late answer will be ignored."""
+        self._open.discard(stream_id)
+
+    def feed(self, data: memoryview) -> list[Answer]:
+        """Return the answers that `data` completes, to calls that are still open.
+
+        Raises:
+            RemoteProtocolError: something else than a response answers a call.
+        """
+        answers: list[Answer] = []
+        for message in self._decoder.feed(data):
+            if message.stream_id not in self._open:
+                continue
+            if message.type != RESPONSE:
+                raise RemoteProtocolError(
+                    f"message type {message.type} on stream {message.stream_id}, "
+                    "a response was due"
+                )
+            self._open.discard(message.stream_id)
+            answers.append(self._read(message))
+        return answers
+
+    def _read(self, message: Message) -> Answer:
+        stream_id = message.stream_id
+        if message.payload is None:
+            reason = f"answer of {message.length} bytes, limit {self._max_message}"
+            return Answer(stream_id, Code.RESOURCE_EXHAUSTED, reason, b"")
+        try:
+            response = Response.FromString(message.payload)
+        except DecodeError:
+            reason = "the response envelope cannot be decoded"
+            return Answer(stream_id, Code.INTERNAL, reason, b"")
+        status = response.status
+        return Answer(stream_id, status.code, status.message, response.payload)
