@@ -1,0 +1,24 @@
+//go:build nri010
+
+package main
+
+import (
+	"context"
+
+	"github.com/containerd/nri/pkg/api"
+)
+
+func (o *observer) UpdatePodSandbox(_ context.Context, pod *api.PodSandbox, _, _ *api.LinuxResources) error {
+	o.log.record("UpdatePodSandbox", pod, nil)
+	return nil
+}
+
+func (o *observer) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	o.log.record("PostUpdatePodSandbox", pod, nil)
+	return nil
+}
+
+func (o *observer) ValidateContainerAdjustment(_ context.Context, req *api.ValidateContainerAdjustmentRequest) error {
+	o.log.record("ValidateContainerAdjustment", req.GetPod(), req.GetContainer())
+	return nil
+}
