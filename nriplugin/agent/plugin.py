@@ -11,8 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.convert.cpu import CPU_MAX, CPU_WEIGHT, cpu_max, weight_from_shares
-from nriplugin.convert.memory import MEMORY_MAX, memory_max
+from nriplugin.convert.files import files_of
 from nriplugin.nri import Plugin
 
 if TYPE_CHECKING:
@@ -49,43 +48,38 @@ class ResourcesPlugin(Plugin):
         self, request: nri.CreateContainerRequest
     ) -> nri.CreateContainerResponse | None:
         """Answer with the v2 files of the new container."""
-        resources = request.container.linux.resources
-        response = nri.CreateContainerResponse()
-        if not derive(resources, response.adjust.linux.resources, keep=resources):
+        files = files_for(request.container.linux.resources)
+        if not files:
             return None
+        response = nri.CreateContainerResponse()
+        unified = response.adjust.linux.resources.unified
+        for file, value in files.items():  # `update` takes twice as long
+            unified[file] = value
         return response
 
     def update_container(
         self, request: nri.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
         """Answer with kubelet's whole request, which ours replaces, and the files."""
-        asked = request.linux_resources
+        files = files_for(request.linux_resources)
+        if not files:
+            return None
         response = nri.UpdateContainerResponse()
         update = response.update.add(container_id=request.container.id)
-        update.linux.resources.CopyFrom(asked)
-        if not derive(asked, update.linux.resources, keep=asked):
-            return None
+        update.linux.resources.CopyFrom(request.linux_resources)
+        update.linux.resources.unified.update(files)
         return response
 
 
-def derive(
-    given: nri.LinuxResources, out: nri.LinuxResources, keep: nri.LinuxResources
-) -> bool:
-    """Add the v2 files of `given` to `out.unified`, except those `keep` has.
-
-    NRI wraps every number, and zero means "not given".
-    """
-    files = {}
-    cpu = given.cpu
-    if shares := cpu.shares.value:
-        files[CPU_WEIGHT] = str(weight_from_shares(shares))
-    if quota_us := cpu.quota.value:
-        files[CPU_MAX] = cpu_max(quota_us, cpu.period.value)
-    if limit_bytes := given.memory.limit.value:
-        files[MEMORY_MAX] = memory_max(limit_bytes)
-    for key in keep.unified:
-        files.pop(key, None)
-    if not files:
-        return False
-    out.unified.update(files)
-    return True
+def files_for(resources: nri.LinuxResources) -> dict[str, str]:
+    """Return the v2 files that follow from v1-style resources and are not given yet."""
+    cpu = resources.cpu
+    files = files_of(
+        shares=cpu.shares.value,
+        quota_us=cpu.quota.value,
+        period_us=cpu.period.value,
+        limit_bytes=resources.memory.limit.value,
+    )
+    for file in resources.unified:
+        files.pop(file, None)
+    return files

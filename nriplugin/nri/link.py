@@ -147,7 +147,7 @@ class Link:
                 self._changed.notify_all()
         elif isinstance(event, Refusal):
             with self._writing:
-                self._trunk.send_served(self._trunk.server.fail(*event))
+                self._trunk.send(self._trunk.failure(*event))
         else:
             # A thread each, as in Go: the runtime's lock may make this one wait for
             # the end of a request whose answer we have yet to read.
@@ -156,21 +156,21 @@ class Link:
             ).start()
 
     def _serve_call(self, call: Call) -> None:
-        server = self._trunk.server
+        trunk = self._trunk
         serve = (
             self._serve.get(call.method) if call.service == RUNTIME_SERVICE else None
         )
         try:
             if serve is None:
                 raise RPCError(Code.UNIMPLEMENTED, f"method {call.method}")
-            reply = server.reply(call.stream_id, serve(self, call.payload))
+            reply = trunk.reply(call.stream_id, serve(self, call.payload))
         except RPCError as exc:
-            reply = server.fail(call.stream_id, exc.code, exc.message)
+            reply = trunk.failure(call.stream_id, exc.code, exc.message)
         except (DecodeError, LocalProtocolError) as exc:
-            reply = server.fail(call.stream_id, Code.INTERNAL, str(exc))
+            reply = trunk.failure(call.stream_id, Code.INTERNAL, str(exc))
         try:
             with self._writing:
-                self._trunk.send_served(reply)
+                trunk.send(reply)
         except ConnectionClosed as exc:
             self.close(str(exc))
         self.notify()

@@ -35,7 +35,7 @@ from nriplugin.nri.releases import NRI_VERSION, release_of, valid_mask
 from nriplugin.nri.standin import Deferred, StandIn
 from nriplugin.nri.trunk import Trunk
 from nriplugin.nri.updates import UpdateQueue
-from nriplugin.nri.watchdog import Watchdog
+from nriplugin.nri.watchdog import NO_DEADLINE, Watchdog
 from nriplugin.wire.ttrpc import Call, Code, Refusal
 
 if TYPE_CHECKING:
@@ -158,28 +158,28 @@ class Session:
             if handler is None or call.service != PLUGIN_SERVICE:
                 reply = self._unimplemented(call)
             else:
-                reply = self._trunk.server.reply(call.stream_id, handler(call.payload))
+                reply = self._trunk.reply(call.stream_id, handler(call.payload))
         except Exception as exc:  # noqa: BLE001 - a supervisor: the node goes on
             reply = self._failure(call, exc)
-        self._watchdog.end()
+        self._watchdog.deadline = NO_DEADLINE
         with self._writing:
             stand_in = self._stand_in
             if stand_in is None:
                 self._running = None
                 if event is call:
-                    self._trunk.send_served(reply)
+                    self._trunk.send(reply)
         self._stats.requests += 1
         if stand_in is not None:
             self._come_back(call, stand_in)
         if self._updates:
             self._send_update()
 
-    def _unimplemented(self, call: Call) -> tuple[bytes, bytes]:
+    def _unimplemented(self, call: Call) -> bytes:
         known = call.service == PLUGIN_SERVICE
         what = f"method {call.method}" if known else f"service {call.service}"
-        return self._trunk.server.fail(call.stream_id, Code.UNIMPLEMENTED, what)
+        return self._trunk.failure(call.stream_id, Code.UNIMPLEMENTED, what)
 
-    def _failure(self, call: Call, exc: Exception) -> tuple[bytes, bytes]:
+    def _failure(self, call: Call, exc: Exception) -> bytes:
         """Return the answer to a request that raised, by the failure policy."""
         self._stats.failed += 1
         code = Code.UNKNOWN
@@ -194,13 +194,13 @@ class Session:
         policy = self._plugin.failure_policy
         if policy is FailurePolicy.FAIL or call.method == "Configure":
             reason = f"{type(exc).__name__}: {exc}"
-            return self._trunk.server.fail(call.stream_id, code, reason)
-        return self._trunk.server.reply(call.stream_id, b"")
+            return self._trunk.failure(call.stream_id, code, reason)
+        return self._trunk.reply(call.stream_id, b"")
 
     def _refuse(self, refusal: Refusal) -> None:
         _log.warning("refused a request: %s", refusal.reason)
         with self._writing:
-            self._trunk.send_served(self._trunk.server.fail(*refusal))
+            self._trunk.send(self._trunk.failure(*refusal))
 
     # The two requests that the session answers itself
 

@@ -51,18 +51,18 @@ class StandIn:
         Raises:
             ConnectionClosed: there is nobody to answer to.
         """
-        server = self._trunk.server
+        trunk = self._trunk
         if not is_known(call.service, call.method):
-            reply = server.fail(
+            reply = trunk.failure(
                 call.stream_id, Code.UNIMPLEMENTED, f"method {call.method}"
             )
         elif is_event(call.method) or self._policy is FailurePolicy.IGNORE:
-            reply = server.reply(call.stream_id, b"")
+            reply = trunk.reply(call.stream_id, b"")
         else:
-            reply = server.fail(
+            reply = trunk.failure(
                 call.stream_id, Code.DEADLINE_EXCEEDED, "the plugin's handler is late"
             )
-        self._trunk.send_served(reply)
+        trunk.send(reply)
 
     def serve(self) -> list[Deferred | Answer]:
         """Block until the handler is back; return what is left for the plugin."""
@@ -90,7 +90,7 @@ class StandIn:
 
     def _take(self, event: Call | Refusal | Answer) -> None:
         if isinstance(event, Refusal):
-            self._trunk.send_served(self._trunk.server.fail(*event))
+            self._trunk.send(self._trunk.failure(*event))
         elif isinstance(event, Answer):
             self._kept.append(event)
         else:

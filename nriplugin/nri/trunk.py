@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.errors import ConnectionClosed
 from nriplugin.wire.mux import Demux, pack
+from nriplugin.wire.single import read_call, write_reply
 from nriplugin.wire.ttrpc import Client, Server
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Trunk:
         self._serves = serves
         self._calls = calls
         self._demux = demux or Demux()
+        self._plain = demux is None  # nobody else wants to see the frames
+        self._at_rest = True
         self._pack = packer
         self._view = memoryview(bytearray(READ_BUFFER))
 
@@ -63,29 +66,47 @@ class Trunk:
         except OSError as exc:
             raise ConnectionClosed(f"receive: {exc.strerror}") from exc
         if not size:
-            cut = "" if self._demux.between_frames else " inside a frame"
+            cut = "" if self._at_rest else " inside a message"
             raise ConnectionClosed(f"end of file{cut}")
+        data = self._view[:size]
+        if self._at_rest and self._plain:
+            call = read_call(self.server, self._serves, data)
+            if call is not None:
+                return [call]
         events: list[Call | Refusal | Answer] = []
-        for conn_id, piece, _ in self._demux.feed(self._view[:size]):
+        for conn_id, piece, _ in self._demux.feed(data):
             if conn_id == self._serves:
                 events += self.server.feed(piece)
             elif conn_id == self._calls:
                 events += self.client.feed(piece)
+        self._at_rest = (
+            self._demux.at_rest
+            and self.server.decoder.at_rest
+            and self.client.decoder.at_rest
+        )
         return events
 
-    def send_served(self, message: tuple[bytes, bytes]) -> None:
-        """Send a server's answer."""
-        self._send(self._pack(self._serves, *message))
+    def reply(self, stream_id: int, payload: bytes) -> bytes:
+        """Return the bytes of a successful answer; raises LocalProtocolError."""
+        data = write_reply(self._serves, stream_id, payload) if self._plain else None
+        if data is None:
+            data = self._pack(self._serves, *self.server.reply(stream_id, payload))
+        return data
 
-    def send_call(self, head: bytes, body: bytes) -> None:
-        """Send a client's request."""
-        self._send(self._pack(self._calls, head, body))
+    def failure(self, stream_id: int, code: int, reason: str) -> bytes:
+        """Return the bytes of an error answer."""
+        return self._pack(self._serves, *self.server.fail(stream_id, code, reason))
 
-    def _send(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
+        """Send an answer; raises ConnectionClosed."""
         try:
             self._sock.sendall(data)
         except OSError as exc:
             raise ConnectionClosed(f"send: {exc.strerror}") from exc
+
+    def send_call(self, head: bytes, body: bytes) -> None:
+        """Send a client's request."""
+        self.send(self._pack(self._calls, head, body))
 
     def limit_waiting(self, *, receive_s: float = 0, send_s: float = 0) -> None:
         """Give up on a silent peer after that long; 0 waits for ever.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # A slow request is answered for at this share of the time the runtime allows.
 SHARE = 0.75
 
+NO_DEADLINE = inf
+
 
 class Watchdog:
     """Calls `on_late`, on its own thread, when a deadline passes."""
@@ -27,7 +29,8 @@ class Watchdog:
     def __init__(self, on_late: Callable[[], None], request_timeout_s: float) -> None:
         self._budget_s = SHARE * request_timeout_s
         self._on_late = on_late
-        self._deadline = inf
+        # Of the request under way. Whoever called `begin` sets it to NO_DEADLINE at the end.
+        self.deadline = NO_DEADLINE
         self._wakes_at = inf
         self._wake = threading.Event()
         self._closed = False
@@ -52,26 +55,22 @@ class Watchdog:
 
     def begin(self, timeout_ns: int) -> None:
         """Watch the request that begins now; its caller waits `timeout_ns` if not 0."""
-        budget_s = self._budget_s
-        if timeout_ns:
-            budget_s = min(budget_s, SHARE * 1e-9 * timeout_ns)
-        self._deadline = deadline = monotonic() + budget_s
+        budget_s = timeout_ns * (SHARE * 1e-9) or self._budget_s
+        if budget_s > self._budget_s:
+            budget_s = self._budget_s
+        self.deadline = deadline = monotonic() + budget_s
         if deadline < self._wakes_at - 0.001:
             self._wake.set()
-
-    def end(self) -> None:
-        """Stop watching the request."""
-        self._deadline = inf
 
     def _watch(self) -> None:
         while not self._closed:
             now = monotonic()
-            if self._deadline <= now:
+            if self.deadline <= now:
                 self._on_late()
                 continue
             # Order matters: publish when we wake, then look at the deadline again, so
             # that a request beginning right now sees the one or is seen by the other.
             self._wakes_at = now + self._budget_s
-            self._wakes_at = min(self._wakes_at, self._deadline)
+            self._wakes_at = min(self._wakes_at, self.deadline)
             self._wake.wait(self._wakes_at - now)
             self._wake.clear()

@@ -79,8 +79,8 @@ class Demux:
         return pieces
 
     @property
-    def between_frames(self) -> bool:
-        """Whether the stream may end here without cutting a frame."""
+    def at_rest(self) -> bool:
+        """Whether the next byte is the first of a frame."""
         return not self._left and not self._header
 
 

@@ -67,6 +67,11 @@ class Decoder:
         self._payload = bytearray()
         self._discard = 0
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether the next byte is the first of a message."""
+        return not self._header and self._current is None and not self._discard
+
     def feed(self, data: memoryview) -> list[Message]:
         """Return the messages that `data` completes."""
         messages: list[Message] = []
@@ -132,46 +137,42 @@ class Server:
     """The side that is called."""
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
-        self._max_message = max_message
-        self._decoder = Decoder(max_message)
-        self._last_stream = 0
+        self.max_message = max_message
+        self.decoder = Decoder(max_message)
+        self.last_stream = 0
 
     def feed(self, data: memoryview) -> list[Call | Refusal]:
         """Return the calls that `data` completes, and those to refuse."""
-        calls: list[Call | Refusal] = []
-        for message in self._decoder.feed(data):
-            stream_id = message.stream_id
-            if message.type != REQUEST:
-                continue
-            if stream_id % 2 == 0:
-                reason = f"stream id {stream_id} is even, a client's are odd"
-                calls.append(Refusal(stream_id, Code.INVALID_ARGUMENT, reason))
-                continue
-            if stream_id <= self._last_stream:
-                reason = f"stream id {stream_id} is not above {self._last_stream}"
-                calls.append(Refusal(stream_id, Code.INVALID_ARGUMENT, reason))
-                continue
-            self._last_stream = stream_id
-            if message.payload is None:
-                reason = f"message of {message.length} bytes, limit {self._max_message}"
-                calls.append(Refusal(stream_id, Code.RESOURCE_EXHAUSTED, reason))
-                continue
-            try:
-                request = Request.FromString(message.payload)
-            except DecodeError:
-                reason = "the request envelope cannot be decoded"
-                calls.append(Refusal(stream_id, Code.INVALID_ARGUMENT, reason))
-                continue
-            calls.append(
-                Call(
-                    stream_id,
-                    request.service,
-                    request.method,
-                    request.payload,
-                    request.timeout_nano,
-                )
-            )
-        return calls
+        accepted = map(self.accept, self.decoder.feed(data))
+        return [call for call in accepted if call is not None]
+
+    def accept(self, message: Message) -> Call | Refusal | None:
+        """Judge one message; None is for those that a server ignores."""
+        stream_id, type_, payload, length = message
+        if type_ != REQUEST:
+            return None
+        if stream_id % 2 == 0:
+            reason = f"stream id {stream_id} is even, a client's are odd"
+            return Refusal(stream_id, Code.INVALID_ARGUMENT, reason)
+        if stream_id <= self.last_stream:
+            reason = f"stream id {stream_id} is not above {self.last_stream}"
+            return Refusal(stream_id, Code.INVALID_ARGUMENT, reason)
+        self.last_stream = stream_id
+        if payload is None:
+            reason = f"message of {length} bytes, limit {self.max_message}"
+            return Refusal(stream_id, Code.RESOURCE_EXHAUSTED, reason)
+        try:
+            request = Request.FromString(payload)
+        except DecodeError:
+            reason = "the request envelope cannot be decoded"
+            return Refusal(stream_id, Code.INVALID_ARGUMENT, reason)
+        return Call(
+            stream_id,
+            request.service,
+            request.method,
+            request.payload,
+            request.timeout_nano,
+        )
 
     def reply(self, stream_id: int, payload: bytes) -> tuple[bytes, bytes]:
         """Return header and body of a successful answer.
@@ -180,9 +181,9 @@ class Server:
             LocalProtocolError: the answer is longer than a message may be.
         """
         body = Response(payload=payload).SerializeToString() if payload else b""
-        if len(body) > self._max_message:
+        if len(body) > self.max_message:
             raise LocalProtocolError(
-                f"reply of {len(body)} bytes, at most {self._max_message} are allowed"
+                f"reply of {len(body)} bytes, at most {self.max_message} are allowed"
             )
         return HEADER.pack(len(body), stream_id, RESPONSE, 0), body
 
@@ -208,7 +209,7 @@ class Client:
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
         self._max_message = max_message
-        self._decoder = Decoder(max_message)
+        self.decoder = Decoder(max_message)
         self._next_stream = 1
         self._open: set[int] = set()
 
@@ -252,7 +253,7 @@ class Client:
             RemoteProtocolError: something else than a response answers a call.
         """
         answers: list[Answer] = []
-        for message in self._decoder.feed(data):
+        for message in self.decoder.feed(data):
             if message.stream_id not in self._open:
                 continue
             if message.type != RESPONSE:
