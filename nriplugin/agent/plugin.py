@@ -48,7 +48,16 @@ class ResourcesPlugin(Plugin):
         self, request: nri.CreateContainerRequest
     ) -> nri.CreateContainerResponse | None:
         """Answer with the v2 files of the new container."""
-        files = files_for(request.container.linux.resources)
+        resources = request.container.linux.resources
+        cpu = resources.cpu
+        files = files_of(
+            cpu.shares.value,
+            cpu.quota.value,
+            cpu.period.value,
+            resources.memory.limit.value,
+        )
+        for file in resources.unified:
+            files.pop(file, None)
         if not files:
             return None
         response = nri.CreateContainerResponse()
@@ -61,25 +70,18 @@ class ResourcesPlugin(Plugin):
         self, request: nri.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
         """Answer with kubelet's whole request, which ours replaces, and the files."""
-        files = files_for(request.linux_resources)
-        if not files:
-            return None
         response = nri.UpdateContainerResponse()
         update = response.update.add(container_id=request.container.id)
-        update.linux.resources.CopyFrom(request.linux_resources)
-        update.linux.resources.unified.update(files)
-        return response
-
-
-def files_for(resources: nri.LinuxResources) -> dict[str, str]:
-    """Return the v2 files that follow from v1-style resources and are not given yet."""
-    cpu = resources.cpu
-    files = files_of(
-        shares=cpu.shares.value,
-        quota_us=cpu.quota.value,
-        period_us=cpu.period.value,
-        limit_bytes=resources.memory.limit.value,
-    )
-    for file in resources.unified:
-        files.pop(file, None)
-    return files
+        resources = update.linux.resources
+        resources.CopyFrom(request.linux_resources)
+        cpu = resources.cpu
+        files = files_of(
+            cpu.shares.value,
+            cpu.quota.value,
+            cpu.period.value,
+            resources.memory.limit.value,
+        )
+        for file, value in files.items():
+            if file not in resources.unified:
+                resources.unified[file] = value
+        return response if files else None

@@ -1,4 +1,4 @@
-"""The three numbers that every container has: shares, quota and period, memory limit."""
+"""What every container has: cpu shares, quota and period, and a memory limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT_PERIOD_US = 100_000
 
 
 def files_of(
-    *, shares: int = 0, quota_us: int = 0, period_us: int = 0, limit_bytes: int = 0
+    shares: int, quota_us: int, period_us: int, limit_bytes: int
 ) -> dict[str, str]:
     """Return cgroup v2 files and their values. Zero is "not given", -1 no limit.
 

@@ -1,40 +1,43 @@
-"""From a method name and payload bytes to a plugin's handler and back.
+"""Which function of a plugin serves which RPC.
 
-`bind` turns the table of methods and a plugin into plain functions from bytes to
-bytes, once per connection, so that a request costs one dictionary look-up.
+`bind` joins the table of methods with a plugin, once per connection, so that a request
+costs one look-up, and a question goes straight to the plugin's own method.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.methods import (
-    BY_EVENT,
-    BY_RPC,
-    METHODS,
-    PLUGIN_SERVICE,
-    Kind,
-    Method,
-)
-from nriplugin.nri.plugin import Plugin, has_resources
+from nriplugin.nri.methods import BY_EVENT, BY_RPC, METHODS, PLUGIN_SERVICE, Kind
+from nriplugin.nri.plugin import Plugin, handles, has_resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Handler = Callable[[bytes], bytes]
+    from nriplugin.nri.methods import Method
 
 _log = logging.getLogger(__name__)
 
+_UNSUBSCRIBABLE = {"Configure", "Synchronize", "Shutdown", "StateChange"}
+
+
+class Handler(NamedTuple):
+    """How one RPC is served. Any: each row has message types of its own."""
+
+    parse: Callable[[bytes], Any]
+    handle: Callable[[Any], Any]  # returns a response, or None for an empty one
+    may_update: bool = False  # the response can carry updates of containers
+
 
 def bind(plugin: Plugin) -> dict[str, Handler]:
-    """Return a function from request bytes to response bytes for each RPC."""
+    """Return the handlers of a plugin by RPC."""
     table = {method.rpc: _bind_method(plugin, method) for method in METHODS}
     # Served even without handlers: an "unimplemented" would make a runtime fall back
     # to StateChange for all events, for good.
     table["StateChange"] = _bind_state_change(plugin)
-    table["Shutdown"] = _answer_empty
+    table["Shutdown"] = _NOBODY
     return table
 
 
@@ -49,68 +52,37 @@ def is_event(rpc: str) -> bool:
     return rpc == "StateChange" if method is None else method.kind is not Kind.QUESTION
 
 
-_UNSUBSCRIBABLE = {"Configure", "Synchronize", "Shutdown", "StateChange"}
-
-
-def _answer_empty(payload: bytes) -> bytes:
-    return b""
+# For what the plugin did not subscribe to: not even parsed.
+_NOBODY = Handler(parse=lambda payload: None, handle=lambda request: None)
 
 
 def _bind_method(plugin: Plugin, method: Method) -> Handler:
-    # Any: the table pairs each handler with its own message types.
+    if not handles(plugin, method):
+        return _NOBODY
     handler: Callable[..., Any] = getattr(plugin, method.handler)
-    parse: Callable[[bytes], Any] = method.request.FromString
-
-    def question(payload: bytes) -> bytes:
-        response = handler(parse(payload))
-        if response is None:
-            return b""
-        return response.SerializeToString()  # type: ignore[no-any-return] # see above
-
-    def question_with_updates(payload: bytes) -> bytes:
-        request = parse(payload)
-        response = handler(request)
-        if response is None:
-            return b""
-        if response.update:
-            creating = method.rpc == "CreateContainer"
-            drop_harmful(response.update, request.container.id if creating else None)
-        return response.SerializeToString()  # type: ignore[no-any-return] # see above
-
-    def pod_event(payload: bytes) -> bytes:
-        handler(parse(payload).pod)
-        return b""
-
-    def container_event(payload: bytes) -> bytes:
-        request = parse(payload)
-        handler(request.pod, request.container)
-        return b""
-
-    if getattr(type(plugin), method.handler) is getattr(Plugin, method.handler):
-        return _answer_empty
+    handle = handler
     if method.kind is Kind.POD_EVENT:
-        return pod_event
-    if method.kind is Kind.CONTAINER_EVENT:
-        return container_event
-    if "update" in method.response.DESCRIPTOR.fields_by_name:
-        return question_with_updates
-    return question
+
+        def handle(request: Any) -> None:  # noqa: ANN401
+            handler(request.pod)
+
+    elif method.kind is Kind.CONTAINER_EVENT:
+
+        def handle(request: Any) -> None:  # noqa: ANN401
+            handler(request.pod, request.container)
+
+    may_update = "update" in method.response.DESCRIPTOR.fields_by_name
+    return Handler(method.request.FromString, handle, may_update)
 
 
 def _bind_state_change(plugin: Plugin) -> Handler:
-    def state_change(payload: bytes) -> bytes:
-        event = nri.StateChangeEvent.FromString(payload)
-        method = BY_EVENT.get(event.event)
-        if method is None or method.kind is Kind.QUESTION:
-            return b""
-        handler = getattr(plugin, method.handler)
-        if method.kind is Kind.POD_EVENT:
-            handler(event.pod)
-        else:
-            handler(event.pod, event.container)
-        return b""
+    def handle(change: nri.StateChangeEvent) -> None:
+        method = BY_EVENT.get(change.event)
+        if method is not None and method.kind is not Kind.QUESTION:
+            bound[method.event].handle(change)
 
-    return state_change
+    bound = {method.event: _bind_method(plugin, method) for method in METHODS}
+    return Handler(nri.StateChangeEvent.FromString, handle)
 
 
 def drop_harmful(updates: Any, creating: str | None = None) -> None:  # noqa: ANN401

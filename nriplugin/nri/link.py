@@ -133,10 +133,14 @@ class Link:
             raise RPCError(Code.INTERNAL, f"{method}: undecodable answer") from exc
 
     def _read(self) -> None:
+        arrived: deque[Call | Refusal | Answer] = deque()
         try:
             while True:
-                for event in self._trunk.receive():
-                    self._take(event)
+                self._trunk.receive(
+                    arrived
+                )  # never alone: frames are judged one by one
+                while arrived:
+                    self._take(arrived.popleft())
         except (ConnectionClosed, RemoteProtocolError) as exc:
             self.close(str(exc))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.errors import NRIPluginError
+    from nriplugin.nri.methods import Method
 
     UpdateDone = Callable[[NRIPluginError | None], None]
     UpdateSender = Callable[[Sequence[nri.ContainerUpdate], UpdateDone | None], None]
@@ -150,10 +151,11 @@ def has_resources(update: nri.ContainerUpdate) -> bool:
     return update.HasField("linux") and update.linux.HasField("resources")
 
 
+def handles(plugin: Plugin, method: Method) -> bool:
+    """Whether the plugin's class defines the handler of a method."""
+    return getattr(type(plugin), method.handler) is not getattr(Plugin, method.handler)
+
+
 def subscription(plugin: Plugin) -> int:
     """Return the mask of the events that the plugin has handlers for."""
-    return sum(
-        method.mask
-        for method in METHODS
-        if getattr(type(plugin), method.handler) is not getattr(Plugin, method.handler)
-    )
+    return sum(method.mask for method in METHODS if handles(plugin, method))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -23,7 +23,7 @@ from nriplugin.errors import (
     LocalProtocolError,
     RPCError,
 )
-from nriplugin.nri.dispatch import bind, drop_harmful
+from nriplugin.nri.dispatch import Handler, bind, drop_harmful
 from nriplugin.nri.methods import (
     PLUGIN_CONNECTION,
     PLUGIN_SERVICE,
@@ -36,6 +36,7 @@ from nriplugin.nri.standin import Deferred, StandIn
 from nriplugin.nri.trunk import Trunk
 from nriplugin.nri.updates import UpdateQueue
 from nriplugin.nri.watchdog import NO_DEADLINE, Watchdog
+from nriplugin.wire.single import write_reply
 from nriplugin.wire.ttrpc import Call, Code, Refusal
 
 if TYPE_CHECKING:
@@ -74,9 +75,14 @@ class Session:
         self._idx = idx
         self._stats = stats
         self._trunk = Trunk(sock, serves=PLUGIN_CONNECTION, calls=RUNTIME_CONNECTION)
+        self._sendall = sock.sendall
         self._handlers = bind(plugin)
-        self._handlers["Configure"] = self._configure
-        self._handlers["Synchronize"] = self._synchronize
+        self._handlers["Configure"] = Handler(
+            nri.ConfigureRequest.FromString, self._configure
+        )
+        self._handlers["Synchronize"] = Handler(
+            nri.SynchronizeRequest.FromString, self._synchronize
+        )
         self._inbox: deque[Call | Refusal | Answer | Deferred] = deque()
         self._updates = UpdateQueue(self._trunk.client)
         self._watchdog = Watchdog(self._handler_is_late, DEFAULT_REQUEST_TIMEOUT_S)
@@ -105,12 +111,14 @@ class Session:
         try:
             self._register()
             self._serve()
-        except ConnectionClosed:
+        except (ConnectionClosed, OSError) as exc:
             if self._refused:
                 raise self._refused from None
             if not self._stopping:
+                if isinstance(exc, OSError):
+                    raise ConnectionClosed(f"send: {exc.strerror}") from exc
                 raise
-            time.sleep(LINGER_S)
+            sleep(LINGER_S)
         finally:
             self._plugin.attach(None)
             self._watchdog.close()
@@ -145,29 +153,46 @@ class Session:
                     self._refuse(event)
                 else:
                     self._take_answer(event)
-            inbox.extend(receive())
+            call = receive(inbox)
+            if call is not None:
+                self._handle(call)
 
     # Requests
 
     def _handle(self, event: Call | Deferred) -> None:
+        """Parse, ask the plugin, answer: the request path, where every call counts."""
         call = event if isinstance(event, Call) else event.call
+        stream_id, service, method, payload, _ = call
         self._running = event
-        self._watchdog.begin(call.timeout_ns)
+        watchdog = self._watchdog
+        watchdog.deadline = monotonic() + watchdog.budget_s
         try:
-            handler = self._handlers.get(call.method)
-            if handler is None or call.service != PLUGIN_SERVICE:
+            handler = self._handlers.get(method)
+            if handler is None or service != PLUGIN_SERVICE:
                 reply = self._unimplemented(call)
             else:
-                reply = self._trunk.reply(call.stream_id, handler(call.payload))
+                parse, handle, may_update = handler
+                request = parse(payload)
+                response = handle(request)
+                payload = b""
+                if response is not None:
+                    if may_update and response.update:
+                        creating = method == "CreateContainer"
+                        own_id = request.container.id if creating else None
+                        drop_harmful(response.update, own_id)
+                    payload = response.SerializeToString()
+                reply = write_reply(
+                    PLUGIN_CONNECTION, stream_id, payload
+                ) or self._trunk.reply(stream_id, payload)
         except Exception as exc:  # noqa: BLE001 - a supervisor: the node goes on
             reply = self._failure(call, exc)
-        self._watchdog.deadline = NO_DEADLINE
+        watchdog.deadline = NO_DEADLINE
         with self._writing:
             stand_in = self._stand_in
             if stand_in is None:
                 self._running = None
                 if event is call:
-                    self._trunk.send(reply)
+                    self._sendall(reply)
         self._stats.requests += 1
         if stand_in is not None:
             self._come_back(call, stand_in)
@@ -204,8 +229,7 @@ class Session:
 
     # The two requests that the session answers itself
 
-    def _configure(self, payload: bytes) -> bytes:
-        request = nri.ConfigureRequest.FromString(payload)
+    def _configure(self, request: nri.ConfigureRequest) -> nri.ConfigureResponse:
         if request.request_timeout > 0:
             self._watchdog.allow(request.request_timeout / 1000)
         try:
@@ -223,14 +247,15 @@ class Session:
         response = nri.ConfigureResponse(events=events)
         if self._plugin.failure_policy is FailurePolicy.FAIL:
             response.failure_policy.fail_request = True
-        return response.SerializeToString()
+        return response
 
-    def _synchronize(self, payload: bytes) -> bytes:
-        request = nri.SynchronizeRequest.FromString(payload)
+    def _synchronize(self, request: nri.SynchronizeRequest) -> nri.SynchronizeResponse:
+        if isinstance(self._running, Call):  # the pieces share one timeout
+            self._watchdog.hurry(self._running.timeout_ns)
         self._pods.extend(request.pods)
         self._containers.extend(request.containers)
         if request.more:
-            return nri.SynchronizeResponse(more=True).SerializeToString()
+            return nri.SynchronizeResponse(more=True)
         pods, self._pods = self._pods, []
         containers, self._containers = self._containers, []
         self._trunk.limit_waiting(send_s=SEND_PATIENCE_S)
@@ -240,7 +265,7 @@ class Session:
         updates = self._plugin.synchronize(pods, containers)
         response = nri.SynchronizeResponse(update=updates or ())
         drop_harmful(response.update)
-        return response.SerializeToString()
+        return response
 
     # Calls of ours
 

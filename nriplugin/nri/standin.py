@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
@@ -66,13 +67,17 @@ class StandIn:
 
     def serve(self) -> list[Deferred | Answer]:
         """Block until the handler is back; return what is left for the plugin."""
+        arrived: deque[Call | Refusal | Answer] = deque()
         poll = select.poll()
         poll.register(self._back, select.POLLIN)
         poll.register(self._trunk, select.POLLIN)
         while all(fd != self._back for fd, _ in poll.poll()):
             try:
-                for event in self._trunk.receive():
-                    self._take(event)
+                call = self._trunk.receive(arrived)
+                if call is not None:
+                    self._take(call)
+                while arrived:
+                    self._take(arrived.popleft())
             except (ConnectionClosed, RemoteProtocolError):
                 # The request thread will find out by itself, when it is back.
                 poll.unregister(self._trunk)

@@ -8,17 +8,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nriplugin.errors import ConnectionClosed
 from nriplugin.wire.mux import Demux, pack
-from nriplugin.wire.single import read_call, write_reply
+from nriplugin.wire.single import read_call
 from nriplugin.wire.ttrpc import Client, Server
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable
 
-    from nriplugin.wire.ttrpc import Answer, Call, Refusal
+    from nriplugin.wire.ttrpc import Call
 
 # Large enough for nearly every request in one system call, small enough not to show
 # in the resident size.
@@ -47,20 +48,28 @@ class Trunk:
         self._at_rest = True
         self._pack = packer
         self._view = memoryview(bytearray(READ_BUFFER))
+        self._recv_into = sock.recv_into
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for poll."""
         return self._sock.fileno()
 
-    def receive(self) -> list[Call | Refusal | Answer]:
-        """Block for bytes; return what they complete, which may be nothing.
+    def receive(self, inbox: deque[Any]) -> Call | None:
+        """Block for bytes and add what they complete to `inbox`.
+
+        A call that comes alone, as nearly all do, is returned instead.
 
         Raises:
             ConnectionClosed: end of file, a reset, or the receive timeout.
             RemoteProtocolError: the peer broke the protocol beyond repair.
         """
+        view = self._view
         try:
-            size = self._sock.recv_into(self._view)
+            size = self._recv_into(view)
+            # Go writes a frame's header and its payload apart. If we woke up in
+            # between, the rest is on its way.
+            if size == 8 and self._at_rest and any(view[4:8]):
+                size += self._recv_into(view[8:])
         except BlockingIOError as exc:
             raise ConnectionClosed("the peer was silent for too long") from exc
         except OSError as exc:
@@ -68,30 +77,26 @@ class Trunk:
         if not size:
             cut = "" if self._at_rest else " inside a message"
             raise ConnectionClosed(f"end of file{cut}")
-        data = self._view[:size]
+        data = view[:size]
         if self._at_rest and self._plain:
             call = read_call(self.server, self._serves, data)
             if call is not None:
-                return [call]
-        events: list[Call | Refusal | Answer] = []
+                return call
         for conn_id, piece, _ in self._demux.feed(data):
             if conn_id == self._serves:
-                events += self.server.feed(piece)
+                inbox.extend(self.server.feed(piece))
             elif conn_id == self._calls:
-                events += self.client.feed(piece)
+                inbox.extend(self.client.feed(piece))
         self._at_rest = (
             self._demux.at_rest
             and self.server.decoder.at_rest
             and self.client.decoder.at_rest
         )
-        return events
+        return None
 
     def reply(self, stream_id: int, payload: bytes) -> bytes:
         """Return the bytes of a successful answer; raises LocalProtocolError."""
-        data = write_reply(self._serves, stream_id, payload) if self._plain else None
-        if data is None:
-            data = self._pack(self._serves, *self.server.reply(stream_id, payload))
-        return data
+        return self._pack(self._serves, *self.server.reply(stream_id, payload))
 
     def failure(self, stream_id: int, code: int, reason: str) -> bytes:
         """Return the bytes of an error answer."""

@@ -2,9 +2,8 @@
 
 A late answer makes the runtime drop the plugin, and until then every container start
 on the node waits. The request thread only stores a deadline; a thread of the
-watchdog's own wakes up now and then to look at it. It never sleeps past a deadline
-that was there when it fell asleep, and a request that comes later has a later one,
-unless its caller was in a hurry: then `begin` wakes it.
+watchdog's own wakes up once per budget to look at it. A request that begins while it
+sleeps has a deadline after it wakes up, so none is missed and none is noticed late.
 """
 
 from __future__ import annotations
@@ -24,14 +23,16 @@ NO_DEADLINE = inf
 
 
 class Watchdog:
-    """Calls `on_late`, on its own thread, when a deadline passes."""
+    """Calls `on_late`, on its own thread, when a deadline passes.
+
+    The request thread sets `deadline` to now plus `budget_s` when a request begins,
+    and to NO_DEADLINE when it ends: two stores, because it does so for every one.
+    """
 
     def __init__(self, on_late: Callable[[], None], request_timeout_s: float) -> None:
-        self._budget_s = SHARE * request_timeout_s
-        self._on_late = on_late
-        # Of the request under way. Whoever called `begin` sets it to NO_DEADLINE at the end.
+        self.budget_s = SHARE * request_timeout_s
         self.deadline = NO_DEADLINE
-        self._wakes_at = inf
+        self._on_late = on_late
         self._wake = threading.Event()
         self._closed = False
         self._thread = threading.Thread(
@@ -44,8 +45,14 @@ class Watchdog:
 
     def allow(self, request_timeout_s: float) -> None:
         """Take note of how long the runtime waits for an answer."""
-        self._budget_s = SHARE * request_timeout_s
+        self.budget_s = SHARE * request_timeout_s
         self._wake.set()
+
+    def hurry(self, timeout_ns: int) -> None:
+        """Shorten the time of the request under way: its caller waits only so long."""
+        if timeout_ns:
+            self.deadline = min(self.deadline, monotonic() + SHARE * 1e-9 * timeout_ns)
+            self._wake.set()
 
     def close(self) -> None:
         """Stop watching and wait for the thread."""
@@ -53,24 +60,11 @@ class Watchdog:
         self._wake.set()
         self._thread.join()
 
-    def begin(self, timeout_ns: int) -> None:
-        """Watch the request that begins now; its caller waits `timeout_ns` if not 0."""
-        budget_s = timeout_ns * (SHARE * 1e-9) or self._budget_s
-        if budget_s > self._budget_s:
-            budget_s = self._budget_s
-        self.deadline = deadline = monotonic() + budget_s
-        if deadline < self._wakes_at - 0.001:
-            self._wake.set()
-
     def _watch(self) -> None:
         while not self._closed:
             now = monotonic()
             if self.deadline <= now:
                 self._on_late()
                 continue
-            # Order matters: publish when we wake, then look at the deadline again, so
-            # that a request beginning right now sees the one or is seen by the other.
-            self._wakes_at = now + self._budget_s
-            self._wakes_at = min(self._wakes_at, self.deadline)
-            self._wake.wait(self._wakes_at - now)
+            self._wake.wait(min(self.deadline - now, self.budget_s))
             self._wake.clear()

@@ -1,0 +1,170 @@
+"""The NRI door against the Go reference, on the real runtime library.
+
+Three plugins take turns on one runtime, so that whatever else the machine does hits
+all of them: ours, the same conversions on the Go stub, and the floor (floor.py).
+Every figure is the median over the turns; every ratio is the median of the ratios
+within a turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median, quantiles
+
+from support.gopeers import NEWEST, Child, GoRuntime, build_go_peers, nriplugin_command
+
+REQUEST_BYTES = 3000
+CONTAINERS = 100
+WARM_UP = 300
+SYNC_SIZES = (2000, 8000)
+PRESENT = (10, 1000, 10_000)
+
+Figures = dict[str, float]
+
+
+def say(text: str) -> None:
+    """Tell what takes so long."""
+    print(f"bench: {text}", file=sys.stderr)
+
+
+class Bench:
+    """One runtime and the plugins that take turns on it."""
+
+    def __init__(self, peers: Path, runtime: GoRuntime) -> None:
+        self._runtime = runtime
+        self._syncs = 0
+        floor = str(Path(__file__).with_name("floor.py"))
+        stub = str(peers / f"stubplugin-{runtime.version}")
+        self.plugins = {
+            "nriplugin": list(nriplugin_command(runtime.socket)),
+            "go": [stub, "-socket-path", runtime.socket, "-idx", "90"],
+            "floor": [sys.executable, floor, runtime.socket],
+        }
+
+    def turn(self, plugin: str, requests: int) -> Figures:
+        """Start a plugin, time requests, and stop it."""
+        started = time.perf_counter()
+        with Child(*self.plugins[plugin]) as child:
+            self._syncs += 1
+            sync = self._runtime.wait_sync(self._syncs)[-1]
+            figures = {"start_ms": 1000 * (time.perf_counter() - started)}
+            if sync["error"]:
+                raise SystemExit(f"bench: {plugin}: {sync['error']}")
+            figures["sync_ms"] = sync["micros"] / 1000
+            figures["rss_mb"] = child.memory_kib() / 1024
+            if requests:
+                reply = self._runtime(
+                    "bench",
+                    count=requests,
+                    warmup=WARM_UP,
+                    request_bytes=REQUEST_BYTES,
+                )
+                micros = [nanos / 1000 for nanos in reply["nanos"]]
+                percentiles = quantiles(micros, n=100)
+                for percent in (50, 90, 99):
+                    figures[f"p{percent}_us"] = percentiles[percent - 1]
+                figures["rss_after_mb"] = child.memory_kib() / 1024
+        while self._runtime("plugins")["connected"]:
+            time.sleep(0.01)
+        return figures
+
+    def containers(self, count: int) -> None:
+        """Set how many containers the runtime has."""
+        self._runtime("set_containers", containers=count, container_bytes=1500)
+
+
+def medians(turns: list[Figures]) -> Figures:
+    """Return the median of each figure."""
+    return {name: median(turn[name] for turn in turns) for name in turns[0]}
+
+
+def ratios(turns: list[Figures], others: list[Figures]) -> Figures:
+    """Return the median of each figure's ratio within a turn."""
+    return {
+        name: median(a[name] / b[name] for a, b in zip(turns, others, strict=True))
+        for name in turns[0]
+    }
+
+
+def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
+    """Run everything; return figures by part and plugin."""
+    peers = build_go_peers()
+    result: dict[str, dict[str, Figures]] = {}
+    with GoRuntime(peers, args.nri) as runtime:
+        runtime.start(containers=CONTAINERS)
+        bench = Bench(peers, runtime)
+        turns: dict[str, list[Figures]] = {name: [] for name in bench.plugins}
+        for turn in range(args.turns):
+            say(f"turn {turn + 1} of {args.turns}: {args.requests} requests each")
+            for name in bench.plugins:
+                turns[name].append(bench.turn(name, args.requests))
+        result["request"] = {name: medians(figures) for name, figures in turns.items()}
+        result["ratio"] = {
+            "to go": ratios(turns["nriplugin"], turns["go"]),
+            "to floor": ratios(turns["nriplugin"], turns["floor"]),
+        }
+        result["synchronize"] = {}
+        for size in SYNC_SIZES:
+            say(f"Synchronize with {size} containers")
+            bench.containers(size)
+            ours, go = [], []
+            for _ in range(args.turns):
+                ours.append(bench.turn("nriplugin", 0))
+                go.append(bench.turn("go", 0))
+            result["synchronize"][str(size)] = {
+                "nriplugin_ms": median(turn["sync_ms"] for turn in ours),
+                "go_ms": median(turn["sync_ms"] for turn in go),
+                "ratio": ratios(ours, go)["sync_ms"],
+            }
+        result["present"] = {}
+        for count in PRESENT:
+            say(f"requests with {count} containers present")
+            bench.containers(count)
+            figures = [bench.turn("nriplugin", args.requests) for _ in range(3)]
+            result["present"][str(count)] = medians(figures)
+    say("python -c pass")
+    bare = []
+    for _ in range(10):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "pass"], check=True)
+        bare.append(1000 * (time.perf_counter() - started))
+    result["start"] = {
+        "exec to synchronized, ms": {
+            name: figures["start_ms"] for name, figures in result["request"].items()
+        },
+        "python -c pass, ms": {"bare": median(bare)},
+    }
+    return result
+
+
+def print_table(result: dict[str, dict[str, Figures]]) -> None:
+    """Print the figures for people."""
+    for part, rows in result.items():
+        print(f"\n{part}")
+        for row, figures in rows.items():
+            cells = "  ".join(f"{name} {value:.2f}" for name, value in figures.items())
+            print(f"  {row:24}{cells}")
+
+
+def main() -> None:
+    """Parse arguments, measure, print."""
+    parser = argparse.ArgumentParser(prog="hack/bench nri", description=__doc__)
+    parser.add_argument("--nri", default=NEWEST, help="release of the Go library")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    result = measure(args)
+    if args.json:
+        print(json.dumps(result))
+    else:
+        print_table(result)
+
+
+if __name__ == "__main__":
+    main()
