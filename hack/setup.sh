@@ -26,11 +26,21 @@ find_python() {
     { apt-get -qq update && apt-get -qq install -y --no-install-recommends python3-venv; } >/dev/null
 }
 
+# What of pyproject.toml decides about an environment; the rest may change freely.
+wanted_packages() {
+    "$PYTHON" - <<'EOF'
+import tomllib
+document = tomllib.load(open("pyproject.toml", "rb"))
+project = document["project"]
+print(project["dependencies"], project["scripts"], document["dependency-groups"])
+EOF
+}
+
 # make_venv DIRECTORY WHAT-FOR PIP-ARGUMENTS...
 make_venv() {
     local dir=$1 what=$2 stamp
     shift 2
-    stamp="$("$PYTHON" --version) $(sha256sum <pyproject.toml) $PWD $*"
+    stamp="$("$PYTHON" -VV) $PWD $* $(wanted_packages)"
     [ "$(cat "$dir/.stamp" 2>/dev/null)" = "$stamp" ] && return
     say "setting up $dir: packages for $what (about half a minute)"
     rm -rf "$dir"

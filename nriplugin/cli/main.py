@@ -48,6 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as exc:
         print(f"nriplugin: {exc}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; and nothing more to flush at exit.
+        sys.stdout = None  # what the interpreter checks for
+        return 1
     except (NRIPluginError, OSError) as exc:
         print(f"nriplugin: {exc}", file=sys.stderr)
         return 1

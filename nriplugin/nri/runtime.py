@@ -382,6 +382,7 @@ class Runtime:
 
     def _drop(self, link: Link, reason: str) -> None:
         link.close(reason)
+        link.join()
         self.plugins.remove(link)
         self.dropped.append(f"{link.idx}-{link.name}: {reason}")
 

@@ -99,9 +99,9 @@ class StandIn:
         elif isinstance(event, Answer):
             self._kept.append(event)
         else:
-            self.answer(event)
             self._stats.deferred += 1
             if is_event(event.method) and len(self._kept) < MAX_KEPT:
                 self._kept.append(Deferred(event))
             else:
                 self._stats.lost += 1
+            self.answer(event)

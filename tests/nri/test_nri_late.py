@@ -1,0 +1,204 @@
+"""A handler that is late: the node goes on, the plugin stays."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from support.harness import (
+    PATIENCE_S,
+    RawPeer,
+    Recorder,
+    container,
+    pod,
+    raw_peer,
+    wait_until,
+)
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.nri import FailurePolicy
+from nriplugin.nri.watchdog import SHARE, Watchdog
+from nriplugin.wire.ttrpc import Answer, Code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CREATE = nri.CreateContainerRequest(pod=pod(), container=container())
+START = nri.StartContainerRequest(pod=pod(2), container=container(2))
+
+
+class Stuck(Recorder):
+    """Hangs in the first CreateContainer until released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = threading.Event()
+        self.release = threading.Event()
+
+    def come_back(self, peer: RawPeer) -> None:
+        """Release the handler and wait until requests reach the plugin again."""
+        self.release.set()
+        wait_until(lambda: peer.session._stand_in is None)
+
+    def create_container(
+        self, request: nri.CreateContainerRequest
+    ) -> nri.CreateContainerResponse:
+        self.entered.set()
+        assert self.release.wait(PATIENCE_S)
+        self.note("create_container", request.pod.id, request.container.id)
+        adjust = nri.ContainerAdjustment(annotations={"late": "answer"})
+        return nri.CreateContainerResponse(adjust=adjust)
+
+
+@pytest.fixture
+def stuck() -> Iterator[tuple[Stuck, RawPeer]]:
+    """A plugin whose budget is 75 ms, on its peer."""
+    plugin = Stuck()
+    with raw_peer(plugin) as peer:
+        peer.begin(request_timeout=100)
+        yield plugin, peer
+        plugin.release.set()
+
+
+def test_a_late_request_is_answered_empty(stuck: tuple[Stuck, RawPeer]) -> None:
+    """The container starts as if we were not there; the real answer is dropped."""
+    plugin, peer = stuck
+    stream_id = peer.send("CreateContainer", CREATE)
+    assert peer.answer() == Answer(stream_id, 0, "", b"")
+    assert peer.stats.late == 1
+    plugin.come_back(peer)
+    reply = peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+    assert reply.adjust.annotations["late"] == "answer"
+
+
+def test_questions_while_a_handler_is_late_are_answered_at_once(
+    stuck: tuple[Stuck, RawPeer],
+) -> None:
+    """One stuck handler does not stall every container start of the node."""
+    plugin, peer = stuck
+    peer.send("CreateContainer", CREATE)
+    peer.answer()
+    for _ in range(3):
+        stream_id = peer.send("CreateContainer", CREATE)
+        assert peer.answer() == Answer(stream_id, 0, "", b"")
+    assert plugin.seen == []
+    assert (peer.stats.deferred, peer.stats.lost) == (3, 3)
+
+
+def test_events_while_a_handler_is_late_are_handed_on_later(
+    stuck: tuple[Stuck, RawPeer],
+) -> None:
+    """The plugin's inventory stays right, and in order."""
+    plugin, peer = stuck
+    peer.send("CreateContainer", CREATE)
+    peer.answer()
+    peer.ask("StartContainer", START, nri.StartContainerResponse)
+    change = nri.StateChangeEvent(event=nri.STOP_POD_SANDBOX, pod=pod(3))
+    peer.ask("StateChange", change, nri.Empty)
+    assert plugin.seen == []
+    assert (peer.stats.deferred, peer.stats.lost) == (2, 0)
+    plugin.come_back(peer)
+    request = nri.RunPodSandboxRequest(pod=pod(4))
+    peer.ask("RunPodSandbox", request, nri.RunPodSandboxResponse)
+    assert plugin.seen == [
+        ("create_container", "p1", "c1"),
+        ("start_container", "p2", "c2"),
+        ("stop_pod_sandbox", "p3", ""),
+        ("run_pod_sandbox", "p4", ""),
+    ]
+
+
+def test_unknown_methods_stay_unimplemented(stuck: tuple[Stuck, RawPeer]) -> None:
+    """A runtime's fallbacks must not be fooled while we stand in."""
+    _, peer = stuck
+    peer.send("CreateContainer", CREATE)
+    peer.answer()
+    peer.send("Foo", b"")
+    assert peer.answer().code == Code.UNIMPLEMENTED
+
+
+def test_policy_fail_fails_late_questions_but_not_events() -> None:
+    """Who asked for it gets an error rather than a container without us."""
+    plugin = Stuck()
+    plugin.failure_policy = FailurePolicy.FAIL
+    with raw_peer(plugin) as peer:
+        peer.begin(request_timeout=100)
+        for _ in range(2):
+            peer.send("CreateContainer", CREATE)
+            assert peer.answer().code == Code.DEADLINE_EXCEEDED
+        peer.ask("StartContainer", START, nri.StartContainerResponse)
+        plugin.release.set()
+
+
+def test_a_connection_lost_while_standing_in_ends_the_session() -> None:
+    """The session ends when the handler returns, and not before."""
+    plugin = Stuck()
+    peer = RawPeer(plugin)
+    peer.begin(request_timeout=100)
+    peer.send("CreateContainer", CREATE)
+    peer.answer()
+    peer.sock.close()
+    plugin.release.set()
+    peer.join()
+    assert "end of file" in str(peer.ended_with)
+
+
+def test_a_connection_lost_before_standing_in_ends_the_session() -> None:
+    """Nobody is left to be answered for."""
+    plugin = Stuck()
+    peer = RawPeer(plugin)
+    peer.begin(request_timeout=100)
+    peer.send("CreateContainer", CREATE)
+    assert plugin.entered.wait(PATIENCE_S)
+    peer.sock.close()
+    wait_until(lambda: peer.stats.late == 1)
+    plugin.release.set()
+    peer.join()
+    assert peer.ended_with is not None
+
+
+def test_updates_wait_for_the_late_handler(stuck: tuple[Stuck, RawPeer]) -> None:
+    """The runtime is between requests, but the plugin is not."""
+    plugin, peer = stuck
+    peer.send("CreateContainer", CREATE)
+    peer.answer()
+    sent = nri.ContainerUpdate(container_id="c9")
+    sent.linux.resources.unified["cpu.weight"] = "9"
+    assert plugin.enqueue_update(sent)
+    peer.ask("StartContainer", START, nri.StartContainerResponse)
+    plugin.release.set()
+    call = peer.receive()
+    assert getattr(call, "method", None) == "UpdateContainers"
+
+
+class SlowSync(Recorder):
+    """Hangs in Synchronize."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = threading.Event()
+
+    def synchronize(self, pods: object, containers: object) -> None:
+        assert self.release.wait(PATIENCE_S)
+
+
+def test_synchronize_heeds_what_is_left_of_its_timeout() -> None:
+    """All pieces share one timeout, so the last has less than was announced."""
+    plugin = SlowSync()
+    with raw_peer(plugin) as peer:
+        peer.accept_registration()
+        request = nri.ConfigureRequest(request_timeout=3_600_000)
+        peer.ask("Configure", request, nri.ConfigureResponse)
+        last = nri.SynchronizeRequest()
+        peer.ask("Synchronize", last, nri.SynchronizeResponse, timeout_ns=50_000_000)
+        assert peer.stats.late == 1
+        plugin.release.set()
+
+
+def test_the_budget_is_three_quarters_of_the_timeout() -> None:
+    """The rest is for the way back."""
+    watchdog = Watchdog(lambda: None, request_timeout_s=2)
+    assert watchdog.budget_s == 2 * SHARE == 1.5
+    watchdog.allow(4)
+    assert watchdog.budget_s == 3

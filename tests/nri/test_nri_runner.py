@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from support.harness import PATIENCE_S, Recorder, connected, container, pod, running
+
+from nriplugin.errors import ConfigError
+from nriplugin.nri import Plugin, Runner
+from nriplugin.nri.launch import Launch, launch_from
+from nriplugin.nri.runner import stopping_on_signals
+from nriplugin.nri.runtime import Behaviour, Runtime
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nriplugin.api import nri_pb2 as nri
+
+
+def test_registers_when_the_socket_appears(tmp_path: Path) -> None:
+    """A node's runtime may start after us."""
+    path = str(tmp_path / "nri.sock")
+    plugin = Recorder()
+    with running(plugin, path), Runtime(path) as runtime:
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+
+
+def test_dials_again_after_a_restart_and_gets_all_state(tmp_path: Path) -> None:
+    """Exactly one registration for each life of the runtime."""
+    plugin = Recorder()
+    with connected(plugin, tmp_path) as (runtime, runner):
+        runtime.run_pod_sandbox(pod())
+        runtime.create_container(pod(), container())
+        for restart in range(1, 6):
+            runtime.stop()
+            runtime.start()
+            runtime.wait_for_plugin(restart + 1, timeout_s=PATIENCE_S)
+            assert len(runtime.registrations) == restart + 1
+        assert runner.stats.connections == 6
+    assert plugin.synchronized == [([], [])] + [(["p1"], ["c1"])] * 5
+    assert len(plugin.ends) == 6
+
+
+def test_a_socket_nobody_listens_on_is_waited_for(tmp_path: Path) -> None:
+    """A runtime that died leaves its socket behind."""
+    path = str(tmp_path / "nri.sock")
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(path)
+    with running(Recorder(), path), Runtime(path) as runtime:
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+
+
+def test_stops_while_waiting(tmp_path: Path) -> None:
+    """Nobody has to wait for the back-off."""
+    with running(Recorder(), str(tmp_path / "absent")) as runner:
+        runner.stop()
+
+
+def test_a_socket_that_can_never_be_dialled_is_an_error(tmp_path: Path) -> None:
+    """Waiting would not make a directory a socket, nor a path shorter."""
+    path = str(tmp_path / ("x" * 200))
+    with pytest.raises(OSError, match="too long"):
+        Runner(Recorder(), Launch("test", "10", path, None)).run()
+
+
+def test_a_plugin_without_handlers_is_refused() -> None:
+    """It would subscribe to nothing, which NRI reads as everything."""
+    with pytest.raises(ConfigError, match="no handlers"):
+        Runner(Plugin(), Launch("test", "10", "/nowhere", None))
+
+
+class Picky(Recorder):
+    def configure(self, request: nri.ConfigureRequest) -> None:
+        raise ConfigError("field x: 'y', expected z")
+
+
+def test_a_refused_configuration_ends_the_runner(tmp_path: Path) -> None:
+    """Dialling again would not make it better."""
+    path = str(tmp_path / "nri.sock")
+    with Runtime(path), pytest.raises(ConfigError, match="field x"):
+        Runner(Picky(), Launch("test", "10", path, None)).run()
+
+
+def test_stops_after_the_request_under_way(tmp_path: Path) -> None:
+    """SIGTERM does not cost a container its answer."""
+    entered, release = threading.Event(), threading.Event()
+
+    class Slow(Recorder):
+        def start_container(self, pod: object, container: object) -> None:
+            entered.set()
+            assert release.wait(PATIENCE_S)
+
+    with connected(Slow(), tmp_path) as (runtime, runner):
+        thread = threading.Thread(
+            target=runtime.start_container, args=(pod(), container())
+        )
+        thread.start()
+        assert entered.wait(PATIENCE_S)
+        runner.stop()
+        release.set()
+        thread.join(PATIENCE_S)
+        assert all("no answer" not in reason for reason in runtime.dropped)
+
+
+def test_a_signal_stops_the_runner(tmp_path: Path) -> None:
+    """In the main thread, as the command line runs it; handlers are put back."""
+    before = signal.getsignal(signal.SIGTERM)
+    path = str(tmp_path / "nri.sock")
+    with Runtime(path) as runtime:
+        runner = Runner(Recorder(), Launch("test", "10", path, None))
+
+        def interrupt() -> None:
+            runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with stopping_on_signals(runner):
+            runner.run()
+        thread.join()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+SCRIPT = """#!{python}
+import os, sys
+sys.path[:0] = {path!r}
+from nriplugin.nri import Plugin, run
+class Launched(Plugin):
+    def configure(self, request):
+        with open({out!r}, "w") as file:
+            print(sorted(os.environ), request.config, file=file)
+    def start_container(self, pod, container):
+        pass
+run(Launched())
+"""
+
+
+def test_a_launched_plugin_serves_on_descriptor_3(tmp_path: Path) -> None:
+    """Three variables, no PATH, and the end when the runtime is gone."""
+    script, out = tmp_path / "20-launched", tmp_path / "out"
+    script.write_text(
+        SCRIPT.format(python=sys.executable, path=sys.path[1:], out=str(out))
+    )
+    script.chmod(0o755)
+    runtime = Runtime(behaviour=Behaviour(config="some: config"))
+    pid = runtime.launch(str(script), name="launched", idx="20")
+    link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+    assert (link.idx, link.name) == ("20", "launched")
+    runtime.start_container(pod(), container())
+    runtime.stop()
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    names, _, config = out.read_text().strip().partition("] ")
+    assert names.count("NRI_PLUGIN_") == 3
+    assert "PATH" not in names
+    assert config == "some: config"
+
+
+def test_name_and_index_default_and_come_from_the_runtime() -> None:
+    """Arguments beat the environment, which beats the defaults."""
+    assert launch_from({}) == Launch("nriplugin", "90", "/var/run/nri/nri.sock", None)
+    environ = {
+        "NRI_PLUGIN_NAME": "theirs",
+        "NRI_PLUGIN_IDX": "07",
+        "NRI_PLUGIN_SOCKET": "3",
+    }
+    assert launch_from(environ) == Launch("theirs", "07", "", 3)
+    mine = launch_from(environ, name="mine", idx="11", socket_path="/s")
+    assert mine == Launch("mine", "11", "/s", None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"idx": "5"}, "idx: '5', expected two digits"),
+        ({"idx": "٣٤"}, "expected two digits"),
+        ({"idx": "abc"}, "idx: 'abc'"),
+        ({"name": "foo,bar"}, "name: 'foo,bar', expected letters"),
+        ({"environ": {"NRI_PLUGIN_SOCKET": "x"}}, "NRI_PLUGIN_SOCKET: 'x'"),
+    ],
+)
+def test_what_no_runtime_accepts_is_refused_here(
+    arguments: dict[str, object], message: str
+) -> None:
+    """The error names the field, the value and what was expected."""
+    environ = arguments.pop("environ", {})
+    with pytest.raises(ConfigError, match=message):
+        launch_from(environ, **arguments)  # type: ignore[arg-type] # a table of both
+
+
+def test_importing_the_sdk_stays_small() -> None:
+    """What every node pays for: no event loop, no YAML, no gRPC, no SSL."""
+    code = "import sys, nriplugin.cli.run; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert not loaded & {"asyncio", "ssl", "yaml", "msgspec", "grpc", "dataclasses"}

@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.harness import RawPeer, Recorder, container, pod, raw_peer, update
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.errors import ConfigError, ConnectionClosed, RPCError
+from nriplugin.nri import FailurePolicy, Plugin, session
+from nriplugin.nri.methods import METHODS, Kind
+from nriplugin.wire import mux, ttrpc
+from nriplugin.wire.ttrpc import Call, Code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CREATE = nri.CreateContainerRequest(pod=pod(), container=container())
+
+
+class Creator(Plugin):
+    """Answers CreateContainer with whatever a test wants."""
+
+    def __init__(self, answer: Callable[[nri.CreateContainerRequest], Any]) -> None:
+        self._answer = answer
+
+    def create_container(
+        self, request: nri.CreateContainerRequest
+    ) -> nri.CreateContainerResponse | None:
+        response: nri.CreateContainerResponse | None = self._answer(request)
+        return response
+
+
+def raising(request: nri.CreateContainerRequest) -> None:
+    raise RuntimeError("boom")
+
+
+def annotating(size: int) -> Callable[[Any], nri.CreateContainerResponse]:
+    adjust = nri.ContainerAdjustment(annotations={"pad": "x" * size})
+    return lambda request: nri.CreateContainerResponse(adjust=adjust)
+
+
+def test_registers_with_name_index_and_version() -> None:
+    """The first thing a plugin says is who it is."""
+    with raw_peer(Recorder()) as peer:
+        request = peer.accept_registration()
+    assert (request.plugin_name, request.plugin_idx) == ("test", "10")
+    assert request.NRI_version.startswith("0.12")
+
+
+def test_configure_may_come_before_the_registration_reply() -> None:
+    """A plugin that waits for the reply first would never be registered."""
+    with raw_peer(Recorder()) as peer:
+        registration = peer.receive()
+        assert isinstance(registration, Call)
+        peer.ask("Configure", nri.ConfigureRequest(), nri.ConfigureResponse)
+        peer.trunk.send(peer.trunk.reply(registration.stream_id, b""))
+        peer.ask("Synchronize", nri.SynchronizeRequest(), nri.SynchronizeResponse)
+
+
+def test_refused_registration_ends_the_session() -> None:
+    """A refused plugin would otherwise wait on a dead connection."""
+    with raw_peer(Recorder()) as peer:
+        registration = peer.receive()
+        assert isinstance(registration, Call)
+        peer.trunk.send(peer.trunk.failure(registration.stream_id, 2, "bad name"))
+        peer.join()
+    assert isinstance(peer.ended_with, RPCError)
+    assert "bad name" in str(peer.ended_with)
+
+
+def test_a_runtime_that_stays_silent_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Registration has a limit, so that the runner can dial again."""
+    monkeypatch.setattr(session, "REGISTRATION_PATIENCE_S", 0.05)
+    with raw_peer(Recorder()) as peer:
+        peer.join()
+    assert isinstance(peer.ended_with, ConnectionClosed)
+    assert "silent" in str(peer.ended_with)
+
+
+@pytest.mark.parametrize(
+    ("configure", "events"),
+    [
+        ({"NRI_version": "0.12.5"}, 0x3FFF),
+        ({"runtime_name": "containerd", "runtime_version": "v2.1.4"}, 0x07FF),
+        ({"runtime_name": "cri-o", "runtime_version": "1.34.0"}, 0x3FFF),
+        ({"runtime_name": "something", "runtime_version": "9.9"}, 0x07FF),
+    ],
+)
+def test_mask_has_only_what_the_runtime_knows(
+    configure: dict[str, Any], events: int
+) -> None:
+    """One unknown bit, and the runtime closes the connection."""
+    with raw_peer(Recorder()) as peer:
+        peer.accept_registration()
+        request = nri.ConfigureRequest(**configure)
+        assert peer.ask("Configure", request, nri.ConfigureResponse).events == events
+
+
+def test_mask_has_only_what_the_plugin_handles() -> None:
+    """Zero would be everything, and everything fails every container."""
+    with raw_peer(Creator(lambda request: None)) as peer:
+        assert peer.begin().events == 1 << (nri.CREATE_CONTAINER - 1)
+
+
+class Validator(Plugin):
+    def validate_container_adjustment(self, request: object) -> None:
+        return None
+
+
+def test_a_runtime_that_knows_none_of_our_events_is_refused() -> None:
+    """There is no mask to answer with, so Configure fails and says why."""
+    with raw_peer(Validator()) as peer:
+        peer.accept_registration()
+        peer.send("Configure", nri.ConfigureRequest(runtime_name="containerd"))
+        assert "none of the plugin's events" in peer.answer().reason
+        peer.sock.close()
+        peer.join()
+    assert isinstance(peer.ended_with, ConfigError)
+
+
+def test_policy_fail_is_told_to_the_runtime() -> None:
+    """A runtime of 0.12.4 or newer then fails requests when we are gone."""
+    plugin = Recorder()
+    plugin.failure_policy = FailurePolicy.FAIL
+    with raw_peer(plugin) as peer:
+        assert peer.begin().failure_policy.fail_request
+    with raw_peer(Recorder()) as peer:
+        assert not peer.begin().HasField("failure_policy")
+
+
+def test_split_synchronize_reaches_the_plugin_as_one() -> None:
+    """Pieces are echoed with `more` alone; a container may precede its pod."""
+    plugin = Recorder()
+    with raw_peer(plugin) as peer:
+        peer.accept_registration()
+        peer.ask("Configure", nri.ConfigureRequest(), nri.ConfigureResponse)
+        pieces = (
+            nri.SynchronizeRequest(containers=[container(2)], more=True),
+            nri.SynchronizeRequest(pods=[pod(1), pod(2)], more=True),
+        )
+        for piece in pieces:
+            reply = peer.ask("Synchronize", piece, nri.SynchronizeResponse)
+            assert reply == nri.SynchronizeResponse(more=True)
+            assert plugin.synchronized == []
+        last = nri.SynchronizeRequest(containers=[container(1)])
+        assert not peer.ask("Synchronize", last, nri.SynchronizeResponse).more
+    assert plugin.synchronized == [(["p1", "p2"], ["c2", "c1"])]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.rpc)
+def test_every_method_reaches_its_handler(method: Any) -> None:
+    """One table drives dispatch, so every row of it works."""
+    plugin = Recorder()
+    request = method.request(pod=pod())
+    if method.kind is not Kind.POD_EVENT and method.rpc != "UpdatePodSandbox":
+        request.container.CopyFrom(container())
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        peer.ask(method.rpc, request, method.response)
+    expected = "c1" if "container" in request.DESCRIPTOR.fields_by_name else ""
+    assert plugin.seen == [(method.handler, "p1", expected)]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [method for method in METHODS if method.kind is not Kind.QUESTION],
+    ids=lambda method: method.rpc,
+)
+def test_state_change_reaches_the_same_handlers(method: Any) -> None:
+    """Runtimes before 0.12 tell all nine events this way."""
+    plugin = Recorder()
+    change = nri.StateChangeEvent(event=method.event, pod=pod())
+    if method.kind is Kind.CONTAINER_EVENT:
+        change.container.CopyFrom(container())
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        peer.ask("StateChange", change, nri.Empty)
+    expected = "c1" if method.kind is Kind.CONTAINER_EVENT else ""
+    assert plugin.seen == [(method.handler, "p1", expected)]
+
+
+def test_state_change_of_an_unknown_event_is_ignored() -> None:
+    """A future event must not disturb."""
+    plugin = Recorder()
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        for event in (0, nri.CREATE_CONTAINER, 99):
+            change = nri.StateChangeEvent(event=nri.Event.ValueType(event), pod=pod())
+            peer.ask("StateChange", change, nri.Empty)
+    assert plugin.seen == []
+
+
+def test_methods_without_a_handler_are_answered_empty() -> None:
+    """An "unimplemented" would switch the runtime to StateChange for good."""
+    with raw_peer(Creator(lambda request: None)) as peer:
+        peer.begin()
+        for method in METHODS:
+            peer.ask(method.rpc, b"", method.response)
+        peer.ask("StateChange", b"", nri.Empty)
+        peer.ask("Shutdown", b"", nri.Empty)
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "reason"),
+    [
+        ("nri.pkg.api.v1alpha1.Plugin", "Foo", "method Foo"),
+        ("nri.pkg.api.v2.Plugin", "CreateContainer", "service nri.pkg.api.v2.Plugin"),
+    ],
+)
+def test_unknown_methods_and_services_are_unimplemented(
+    service: str, method: str, reason: str
+) -> None:
+    """Code 12 is what a runtime's fallbacks look for."""
+    with raw_peer(Recorder()) as peer:
+        peer.begin()
+        peer.send(method, b"", service=service)
+        answer = peer.answer()
+        assert (answer.code, answer.reason) == (Code.UNIMPLEMENTED, reason)
+        peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+
+
+def test_metadata_and_a_missing_timeout_are_tolerated() -> None:
+    """Tracing runtimes add pairs to every request."""
+    plugin = Recorder()
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        peer.ask(
+            "CreateContainer",
+            CREATE,
+            nri.CreateContainerResponse,
+            metadata={"traceparent": "00-0-0-00"},
+        )
+    assert plugin.seen == [("create_container", "p1", "c1")]
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 126, 127, 128, 4000, 4083, 4084, 100_000])
+def test_answers_of_any_size_arrive(size: int) -> None:
+    """Short answers leave by the fast path, long ones by the general one."""
+    with raw_peer(Creator(annotating(size))) as peer:
+        peer.begin()
+        reply = peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+    assert len(reply.adjust.annotations["pad"]) == size
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"), [(FailurePolicy.IGNORE, 0), (FailurePolicy.FAIL, Code.UNKNOWN)]
+)
+def test_a_failing_handler_follows_the_policy(
+    policy: FailurePolicy, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ignoring is an empty answer, failing is a status; the next request is served."""
+    plugin = Creator(raising)
+    plugin.failure_policy = policy
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        for _ in range(2):
+            peer.send("CreateContainer", CREATE)
+            answer = peer.answer()
+            assert (answer.code, answer.payload) == (code, b"")
+            assert ("boom" in answer.reason) is (policy is FailurePolicy.FAIL)
+        assert peer.stats.failed == 2
+    assert "boom" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"), [(FailurePolicy.IGNORE, 0), (FailurePolicy.FAIL, Code.INTERNAL)]
+)
+def test_an_undecodable_payload_follows_the_policy(
+    policy: FailurePolicy, code: int
+) -> None:
+    """What we cannot read must not stop a container either."""
+    plugin = Recorder()
+    plugin.failure_policy = policy
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        peer.send("CreateContainer", b"\xff\xff\xff")
+        assert peer.answer().code == code
+    assert plugin.seen == []
+
+
+def test_an_undecodable_configure_is_always_an_error() -> None:
+    """An empty answer to Configure would subscribe to everything."""
+    with raw_peer(Recorder()) as peer:
+        peer.accept_registration()
+        peer.send("Configure", b"\xff\xff\xff")
+        assert peer.answer().code == Code.INTERNAL
+
+
+def test_an_answer_too_long_to_send_is_a_failure_of_the_handler() -> None:
+    """A Go runtime would not survive a message over 4 MiB."""
+    with raw_peer(Creator(annotating(ttrpc.MAX_MESSAGE))) as peer:
+        peer.begin()
+        peer.send("CreateContainer", CREATE)
+        assert (answer := peer.answer()).code == 0
+        assert answer.payload == b""
+        assert peer.stats.failed == 1
+
+
+def test_harmful_updates_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    """One without resources wipes a request; one of the new container fails it."""
+    answer = nri.CreateContainerResponse(
+        update=[
+            nri.ContainerUpdate(container_id="empty"),
+            nri.ContainerUpdate(container_id="bare", linux=nri.LinuxContainerUpdate()),
+            update("c1", cpu_weight="1"),
+            update("other", cpu_weight="2"),
+        ]
+    )
+    with raw_peer(Creator(lambda request: answer)) as peer:
+        peer.begin()
+        reply = peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+    assert [entry.container_id for entry in reply.update] == ["other"]
+    assert len([r for r in caplog.records if r.levelno == logging.ERROR]) == 3
+
+
+def test_updates_of_the_same_container_are_kept_outside_creation() -> None:
+    """In an answer to UpdateContainer they are the whole point."""
+
+    class Updater(Plugin):
+        def update_container(
+            self, request: nri.UpdateContainerRequest
+        ) -> nri.UpdateContainerResponse:
+            return nri.UpdateContainerResponse(update=[update("c1", cpu_weight="3")])
+
+    request = nri.UpdateContainerRequest(pod=pod(), container=container())
+    with raw_peer(Updater()) as peer:
+        peer.begin()
+        reply = peer.ask("UpdateContainer", request, nri.UpdateContainerResponse)
+    assert [entry.container_id for entry in reply.update] == ["c1"]
+
+
+@pytest.mark.parametrize(
+    ("stream_id", "payload"), [(2, b""), (1, b""), (101, b"\xff\xff\xff")]
+)
+def test_a_bad_request_is_refused_and_the_next_one_served(
+    stream_id: int, payload: bytes
+) -> None:
+    """Even and reused stream ids and garbage get an error on that stream."""
+    with raw_peer(Recorder()) as peer:
+        peer.begin()
+        head = ttrpc.HEADER.pack(len(payload), stream_id, ttrpc.REQUEST, 0)
+        peer.trunk.client._open.add(stream_id)
+        peer.trunk.send(mux.pack(1, head, payload))
+        answer = peer.answer()
+        assert answer.stream_id == stream_id
+        assert answer.code == Code.INVALID_ARGUMENT
+        peer.trunk.client._next_stream = 201
+        peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+
+
+def test_requests_that_arrive_together_are_answered_in_order() -> None:
+    """No runtime does so today, and nothing breaks if one does."""
+    plugin = Recorder()
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        streams = [peer.send("StartContainer", CREATE) for _ in range(5)]
+        assert [peer.answer().stream_id for _ in range(5)] == streams
+    assert len(plugin.seen) == 5
+
+
+def test_garbage_ends_the_session_with_a_protocol_error() -> None:
+    """A claimed frame of 4 GiB is not a runtime talking."""
+    with raw_peer(Recorder()) as peer:
+        peer.begin()
+        peer.sock.sendall(b"\xff" * 64)
+        peer.join()
+    assert "claims" in str(peer.ended_with)
+
+
+def test_end_of_file_ends_the_session(recwarn: pytest.WarningsRecorder) -> None:
+    """A closed connection is the runtime's way to say goodbye."""
+    peer = RawPeer(Recorder())
+    peer.begin()
+    peer.close()
+    assert isinstance(peer.ended_with, ConnectionClosed)
+
+
+def test_stop_ends_the_session_without_an_error() -> None:
+    """Being stopped is not a failure."""
+    with raw_peer(Recorder()) as peer:
+        peer.begin()
+        peer.session.stop()
+        peer.join()
+    assert peer.ended_with is None

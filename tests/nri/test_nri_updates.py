@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+from support.harness import RawPeer, Recorder, container, pod, raw_peer, update
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.errors import ConnectionClosed, NRIPluginError, RPCError
+from nriplugin.wire import ttrpc
+from nriplugin.wire.ttrpc import Call, Code
+
+CREATE = nri.CreateContainerRequest(pod=pod(), container=container())
+
+
+def take_update(peer: RawPeer) -> tuple[int, list[str]]:
+    """Receive an UpdateContainers call; return its stream and container ids."""
+    call = peer.receive()
+    assert isinstance(call, Call)
+    assert call.method == "UpdateContainers"
+    request = nri.UpdateContainersRequest.FromString(call.payload)
+    return call.stream_id, [entry.container_id for entry in request.update]
+
+
+class InHandler(Recorder):
+    """Queues an update while it answers a request."""
+
+    def create_container(
+        self, request: nri.CreateContainerRequest
+    ) -> nri.CreateContainerResponse | None:
+        self.enqueue_update(update("other", cpu_weight="7"))
+        return None
+
+
+def test_an_update_from_another_thread_leaves_at_once_when_idle() -> None:
+    """Nobody has to ask us something first."""
+    plugin = Recorder()
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        assert plugin.enqueue_update(update("a", cpu_weight="1"), update("b", x="2"))
+        assert take_update(peer)[1] == ["a", "b"]
+
+
+def test_an_update_from_a_handler_leaves_after_the_answer() -> None:
+    """Inside a request the runtime would wait for us while we wait for it."""
+    with raw_peer(InHandler()) as peer:
+        peer.begin()
+        stream_id = peer.send("CreateContainer", CREATE)
+        assert peer.answer().stream_id == stream_id
+        assert take_update(peer)[1] == ["other"]
+
+
+def test_one_call_at_a_time_and_in_order() -> None:
+    """The second waits for the answer to the first."""
+    plugin = Recorder()
+    outcomes: list[NRIPluginError | None] = []
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        for name in "ab":
+            plugin.enqueue_update(update(name, cpu_weight="1"), done=outcomes.append)
+        stream_id, ids = take_update(peer)
+        assert ids == ["a"]
+        # A request is served meanwhile, and the second update still waits.
+        peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+        peer.trunk.send(peer.trunk.failure(stream_id, 2, "no such container"))
+        peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+        stream_id, ids = take_update(peer)
+        assert ids == ["b"]
+        peer.trunk.send(peer.trunk.reply(stream_id, b""))
+        peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+    assert isinstance(outcomes[0], RPCError)
+    assert outcomes[0].message == "no such container"
+    assert outcomes[0].code == Code.UNKNOWN
+    assert outcomes[1:] == [None]
+
+
+def test_a_failing_callback_does_not_disturb(caplog: pytest.LogCaptureFixture) -> None:
+    """The plugin's own code is the only thing that fails."""
+
+    def done(error: NRIPluginError | None) -> None:
+        raise RuntimeError("in the callback")
+
+    plugin = Recorder()
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        plugin.enqueue_update(update("a", cpu_weight="1"), done=done)
+        peer.trunk.send(peer.trunk.reply(take_update(peer)[0], b""))
+        peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+    assert "in the callback" in caplog.text
+
+
+def test_an_update_too_long_to_send_is_reported() -> None:
+    """The connection survives, and so does the next update."""
+    plugin = Recorder()
+    outcomes: list[NRIPluginError | None] = []
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        plugin.enqueue_update(
+            update("a", x="y" * ttrpc.MAX_MESSAGE), done=outcomes.append
+        )
+        plugin.enqueue_update(update("b", cpu_weight="1"))
+        assert take_update(peer)[1] == ["b"]
+    assert "at most" in str(outcomes[0])
+
+
+def test_an_update_without_resources_is_refused() -> None:
+    """CRI-O would crash on it."""
+    with pytest.raises(ValueError, match=r"container 'a'.*linux\.resources"):
+        Recorder().enqueue_update(nri.ContainerUpdate(container_id="a"))
+
+
+def test_without_a_connection_nothing_is_queued() -> None:
+    """All state comes anew with the next one."""
+    plugin = Recorder()
+    assert not plugin.enqueue_update(update("a", cpu_weight="1"))
+    with raw_peer(plugin) as peer:
+        peer.accept_registration()
+        assert not plugin.enqueue_update(update("a", cpu_weight="1"))
+    assert not plugin.enqueue_update(update("a", cpu_weight="1"))
+
+
+def test_a_lost_connection_is_told_to_everybody_who_waits() -> None:
+    """The one under way and those in the queue."""
+    plugin = Recorder()
+    outcomes: list[NRIPluginError | None] = []
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        for name in "ab":
+            plugin.enqueue_update(update(name, cpu_weight="1"), done=outcomes.append)
+        take_update(peer)
+    assert [type(outcome) for outcome in outcomes] == [ConnectionClosed] * 2
+    assert "unknown" in str(outcomes[0])
+    assert "before" in str(outcomes[1])
