@@ -35,7 +35,10 @@ def parse_config(text: str, source: str) -> Config:
     try:
         return msgspec.convert(document, Config)
     except msgspec.ValidationError as exc:
-        raise ConfigError(f"{source}: {exc}") from exc
+        hint = ""
+        if "enum value" in str(exc):  # the only thing that msgspec leaves unsaid
+            hint = f", expected {' or '.join(FailurePolicy)}"
+        raise ConfigError(f"{source}: {exc}{hint}") from exc
 
 
 def read_config(path: str) -> Config:

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.harness import connected, container, pod
+
+from nriplugin.agent.config import parse_config, read_config
+from nriplugin.agent.demo import play
+from nriplugin.agent.plugin import ResourcesPlugin
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.errors import ConfigError
+from nriplugin.nri import FailurePolicy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+APP = {"shares": 1024, "quota_us": 50_000, "limit_bytes": 1 << 28}
+FILES = {
+    "cpu.weight": "39",
+    "cpu.max": "50000 100000",
+    "memory.max": "268435456",
+}
+
+
+def test_a_new_container_gets_its_files(tmp_path: Path) -> None:
+    """Nothing but unified keys leaves."""
+    with connected(ResourcesPlugin(), tmp_path) as (runtime, _):
+        adjust = runtime.create_container(pod(), container(**APP)).adjust
+    assert dict(adjust.linux.resources.unified) == FILES
+    adjust.linux.resources.ClearField("unified")
+    assert (
+        adjust.ByteSize()
+        == nri.ContainerAdjustment(
+            linux=nri.LinuxContainerAdjustment(resources=nri.LinuxResources())
+        ).ByteSize()
+    )
+
+
+def test_explicit_v2_values_win() -> None:
+    """Whoever set a key meant it."""
+    app = container(**APP)
+    app.linux.resources.unified["cpu.weight"] = "7"
+    request = nri.CreateContainerRequest(pod=pod(), container=app)
+    response = ResourcesPlugin().create_container(request)
+    assert response is not None
+    unified = response.adjust.linux.resources.unified
+    assert dict(unified) == {k: v for k, v in FILES.items() if k != "cpu.weight"}
+
+
+def test_a_container_without_numbers_is_left_alone() -> None:
+    """No answer is the most harmless answer."""
+    request = nri.CreateContainerRequest(pod=pod(), container=container())
+    assert ResourcesPlugin().create_container(request) is None
+
+
+def test_an_update_carries_the_whole_request_and_the_files() -> None:
+    """Our entry replaces kubelet's, so nothing of it may be lost."""
+    asked = container(**APP).linux.resources
+    asked.cpu.cpus = "0-3"
+    asked.memory.swap.value = 5
+    asked.unified["memory.max"] = "max"
+    request = nri.UpdateContainerRequest(
+        pod=pod(), container=container(), linux_resources=asked
+    )
+    response = ResourcesPlugin().update_container(request)
+    assert response is not None
+    (entry,) = response.update
+    assert entry.container_id == "c1"
+    unified = dict(entry.linux.resources.unified)
+    assert unified == {**FILES, "memory.max": "max"}
+    entry.linux.resources.ClearField("unified")
+    asked.ClearField("unified")
+    assert entry.linux.resources == asked
+
+
+def test_an_update_without_numbers_is_left_alone() -> None:
+    """kubelet's cpuset-only updates have zeros everywhere, and zeros are not limits."""
+    asked = nri.LinuxResources()
+    asked.cpu.cpus = "2"
+    for wrapped in (asked.cpu.shares, asked.cpu.quota, asked.memory.limit):
+        wrapped.value = 0
+    request = nri.UpdateContainerRequest(linux_resources=asked)
+    assert ResourcesPlugin().update_container(request) is None
+
+
+def test_configuration_may_come_from_the_runtime() -> None:
+    """A launched plugin has no other."""
+    plugin = ResourcesPlugin()
+    plugin.configure(nri.ConfigureRequest(config="failurePolicy: fail"))
+    assert plugin.failure_policy is FailurePolicy.FAIL
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "{}"])
+def test_an_empty_configuration_is_all_defaults(text: str) -> None:
+    """The defaults do no harm."""
+    assert parse_config(text, "x").failure_policy is FailurePolicy.IGNORE
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("failurePolcy: fail", "x: .*unknown field `failurePolcy`"),
+        ("failurePolicy: maybe", r"x: .*'maybe'.*failurePolicy.*expected ignore or fail"),
+        ("failurePolicy: [", r"x: not YAML: .*line \d"),
+        ("- 1", "x: Expected `object`"),
+        ("failurePolicy: !!python/object:os.system {}", "x: not YAML"),
+    ],
+)
+def test_a_wrong_configuration_says_where(text: str, message: str) -> None:
+    """One line that names the field and what was expected."""
+    with pytest.raises(ConfigError, match=message) as raised:
+        parse_config(text, "x")
+    assert "\n" not in str(raised.value)
+
+
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    """Both that it is missing and that it is not text."""
+    with pytest.raises(ConfigError, match=r"absent.*No such file"):
+        read_config(str(tmp_path / "absent"))
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"binary.*cannot be read"):
+        read_config(str(binary))
+
+
+def test_the_play_shows_every_kind_of_pod() -> None:
+    """What a newcomer sees first."""
+    steps = list(play())
+    assert [step.event for step in steps] == [
+        "RegisterPlugin",
+        "CreateContainer",
+        "CreateContainer",
+        "CreateContainer",
+        "UpdateContainer",
+        "RemoveContainer",
+    ]
+    assert steps[1].went_out == {
+        "cpu.weight": "79",
+        "cpu.max": "200000 100000",
+        "memory.max": str(1 << 30),
+    }
+    assert steps[3].went_out == {"cpu.weight": "1"}

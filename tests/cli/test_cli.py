@@ -1,0 +1,140 @@
+"""The command line as a user types it: a process, its output, its exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.gopeers import ENVIRON, Child
+from support.harness import PATIENCE_S, container, pod, wait_until
+
+from nriplugin.nri.runtime import Behaviour, Runtime
+
+
+def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nriplugin", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env=ENVIRON,
+    )
+
+
+def test_version() -> None:
+    """As text and as JSON."""
+    assert cli("version").stdout.startswith("nriplugin 0.")
+    assert json.loads(cli("version", "--json").stdout)["nri"].startswith("0.12")
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["version"]])
+def test_help_is_there(command: list[str]) -> None:
+    """For every command."""
+    done = cli(*command, "--help")
+    assert done.returncode == 0
+    assert "usage: nriplugin" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--idx", "5"], "idx: '5', expected two digits"),
+        (["run", "-name", "a,b"], "name: 'a,b', expected letters"),
+        (["run", "--config", "/nonexistent/x.yaml"], "/nonexistent/x.yaml"),
+        (["run", "--nri-socket", "x" * 200], "--nri-socket: x"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str
+) -> None:
+    """It names the field, the value and what was expected; no traceback."""
+    done = cli(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["rnu"], ["run", "--nme", "x"]])
+def test_an_unknown_word_is_exit_code_2(arguments: list[str]) -> None:
+    """argparse says what it wanted."""
+    done = cli(*arguments)
+    assert done.returncode == 2
+    assert "usage:" in done.stderr
+
+
+def test_demo_prints_a_table_and_json() -> None:
+    """The table is for people, the lines are for programs."""
+    assert "cpu.weight = 79" in cli("demo").stdout
+    steps = [json.loads(line) for line in cli("demo", "--json").stdout.splitlines()]
+    assert steps[1]["went_out"]["cpu.max"] == "200000 100000"
+
+
+def test_output_cut_short_is_not_a_traceback() -> None:
+    """`nriplugin demo | head -1` is a fine thing to do."""
+    command = f"{sys.executable} -m nriplugin demo | head -1"
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=False, env=ENVIRON
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        ("--name", "--idx", "--config", "--nri-socket"),
+        ("-name", "-idx", "-config", "-socket-path"),
+    ],
+    ids=["ours", "as Go plugins"],
+)
+def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> None:
+    """The main job, end to end, with both spellings of its options."""
+    path = str(tmp_path / "nri.sock")
+    config = tmp_path / "config.yaml"
+    config.write_text("failurePolicy: ignore\n")
+    command = [sys.executable, "-m", "nriplugin", "run"]
+    for option, value in zip(spelling, ("me", "42", str(config), path), strict=True):
+        command += [option, value]
+    with Runtime(path) as runtime, Child(*command) as child:
+        link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+        assert (link.idx, link.name) == ("42", "me")
+        created = runtime.create_container(pod(), container(shares=1024))
+        assert created.adjust.linux.resources.unified["cpu.weight"] == "39"
+        child.process.send_signal(signal.SIGTERM)
+        assert child.process.wait(PATIENCE_S) == 0
+
+
+STUCK = """
+import sys, threading
+from nriplugin.nri import Plugin, run
+class Stuck(Plugin):
+    def start_container(self, pod, container):
+        threading.Event().wait()
+run(Stuck(), socket_path=sys.argv[1])
+"""
+
+
+def test_a_second_sigterm_does_not_wait(tmp_path: Path) -> None:
+    """The first waits for the request under way, however long that takes."""
+    path = str(tmp_path / "nri.sock")
+    brief = Behaviour(request_timeout_s=0.2)
+    stuck = Child(sys.executable, "-c", STUCK, path)
+    with Runtime(path, brief) as runtime, stuck as child:
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+        runtime.start_container(pod(), container())  # answered by the watchdog
+        child.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not catches_sigterm(child.process.pid))
+        child.process.send_signal(signal.SIGTERM)
+        assert child.process.wait(PATIENCE_S) == -signal.SIGTERM
+
+
+def catches_sigterm(pid: int) -> bool:
+    status = dict(
+        line.split(":", 1)
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    return bool(int(status["SigCgt"], 16) & 1 << (signal.SIGTERM - 1))
