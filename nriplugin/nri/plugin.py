@@ -118,16 +118,19 @@ class Plugin:
     def enqueue_update(
         self, *updates: nri.ContainerUpdate, done: UpdateDone | None = None
     ) -> bool:
-        """Queue one unsolicited update call; never waits.
+        """Queue one unsolicited update call; never waits for its outcome.
 
         It leaves when no request is being answered, because the runtime would
         otherwise wait for us while we wait for it. `done` is told the outcome on the
         request thread: None, or the error. Returns False, and does nothing, while
         there is no synchronized connection: the next Synchronize brings all state.
-        An update without `linux.resources` is a ValueError: runtimes crash on it.
 
         Runtimes with NRI older than 0.12.1 can deadlock when such a call meets a
         request of theirs; where you can, return updates from a handler instead.
+
+        Raises:
+            ValueError: an update has no `linux.resources`: runtimes crash on it.
+            LocalProtocolError: the updates do not fit one message of 4 MiB.
         """
         for update in updates:
             if not has_resources(update):

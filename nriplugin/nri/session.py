@@ -8,6 +8,7 @@ queues an update while no request is being answered.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -218,6 +219,8 @@ class Session:
         # There is no harmless empty answer to Configure: it would subscribe to all.
         policy = self._plugin.failure_policy
         if policy is FailurePolicy.FAIL or call.method == "Configure":
+            if call.method == "Synchronize":
+                self.synchronized = False  # the runtime will close the connection
             reason = f"{type(exc).__name__}: {exc}"
             return self._trunk.failure(call.stream_id, code, reason)
         return self._trunk.reply(call.stream_id, b"")
@@ -272,6 +275,7 @@ class Session:
     def _take_answer(self, answer: Answer) -> None:
         if answer.stream_id != self._registration:
             self._updates.answered(answer)
+            self._send_update()
         elif answer.code != Code.OK:
             raise RPCError(answer.code, f"registration refused: {answer.reason}")
 
@@ -283,11 +287,10 @@ class Session:
 
     def _send_update(self) -> None:
         """Send the next update unless a request is being answered."""
-        with self._writing:
+        # A lost connection is for the reading thread to notice and to report.
+        with self._writing, contextlib.suppress(ConnectionClosed):
             if self._running is None and self._updates:
-                message = self._updates.next_call()
-                if message:
-                    self._trunk.send_call(*message)
+                self._trunk.send_call(*self._updates.next_call())
 
     # A late handler
 
@@ -301,11 +304,9 @@ class Session:
                 self._trunk, self._plugin.failure_policy, self._stats
             )
         self._stats.late += 1
-        try:
+        with contextlib.suppress(ConnectionClosed):  # `serve` will see it as well
             if isinstance(event, Call):
                 stand_in.answer(event)
-        except ConnectionClosed:
-            pass  # `serve` will see it as well
         self._inbox.extend(stand_in.serve())
         stand_in.relieve()
 

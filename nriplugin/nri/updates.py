@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import ConnectionClosed, LocalProtocolError, RPCError
 from nriplugin.nri.methods import RUNTIME_SERVICE
-from nriplugin.wire.ttrpc import Code
+from nriplugin.wire.ttrpc import MAX_MESSAGE, Code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# What is left of a message beside the envelope.
+MAX_PAYLOAD = MAX_MESSAGE - 128
+
 
 class UpdateQueue:
     """Calls to Runtime.UpdateContainers. The session decides when, and locks."""
@@ -29,6 +32,7 @@ class UpdateQueue:
         self._waiting: deque[tuple[bytes, UpdateDone | None]] = deque()
         self._stream = 0  # of the call that is under way
         self._done: UpdateDone | None = None
+        self._abandoned = False
 
     def __bool__(self) -> bool:
         """Whether a call could be made now."""
@@ -37,21 +41,26 @@ class UpdateQueue:
     def put(
         self, updates: Sequence[nri.ContainerUpdate], done: UpdateDone | None
     ) -> None:
-        """Queue one call."""
-        request = nri.UpdateContainersRequest(update=updates)
-        self._waiting.append((request.SerializeToString(), done))
+        """Queue one call.
 
-    def next_call(self) -> tuple[bytes, bytes] | None:
-        """Return header and body of the next call, or None if it could not be made."""
-        payload, done = self._waiting.popleft()
-        try:
-            self._stream, head, body = self._client.call(
-                RUNTIME_SERVICE, "UpdateContainers", payload
+        Raises:
+            LocalProtocolError: it is longer than a message may be.
+        """
+        payload = nri.UpdateContainersRequest(update=updates).SerializeToString()
+        if len(payload) > MAX_PAYLOAD:
+            raise LocalProtocolError(
+                f"update of {len(payload)} bytes, at most {MAX_PAYLOAD} are allowed"
             )
-        except LocalProtocolError as exc:
-            _tell(done, exc)
-            return None
-        self._done = done
+        self._waiting.append((payload, done))
+        if self._abandoned:  # meanwhile
+            self.abandon()
+
+    def next_call(self) -> tuple[bytes, bytes]:
+        """Return header and body of the next call."""
+        payload, self._done = self._waiting.popleft()
+        self._stream, head, body = self._client.call(
+            RUNTIME_SERVICE, "UpdateContainers", payload
+        )
         return head, body
 
     def answered(self, answer: Answer) -> None:
@@ -64,7 +73,9 @@ class UpdateQueue:
 
     def abandon(self) -> None:
         """Tell everybody who waits that the connection is gone."""
+        self._abandoned = True
         if self._stream:
+            self._stream = 0
             _tell(self._done, ConnectionClosed("connection lost, outcome unknown"))
         while self._waiting:
             _, done = self._waiting.popleft()

@@ -4,9 +4,14 @@ import pytest
 from support.harness import RawPeer, Recorder, container, pod, raw_peer, update
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.errors import ConnectionClosed, NRIPluginError, RPCError
-from nriplugin.wire import ttrpc
-from nriplugin.wire.ttrpc import Call, Code
+from nriplugin.errors import (
+    ConnectionClosed,
+    LocalProtocolError,
+    NRIPluginError,
+    RPCError,
+)
+from nriplugin.nri.updates import MAX_PAYLOAD, UpdateQueue
+from nriplugin.wire.ttrpc import MAX_MESSAGE, Call, Client, Code
 
 CREATE = nri.CreateContainerRequest(pod=pod(), container=container())
 
@@ -61,7 +66,6 @@ def test_one_call_at_a_time_and_in_order() -> None:
         # A request is served meanwhile, and the second update still waits.
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
         peer.trunk.send(peer.trunk.failure(stream_id, 2, "no such container"))
-        peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
         stream_id, ids = take_update(peer)
         assert ids == ["b"]
         peer.trunk.send(peer.trunk.reply(stream_id, b""))
@@ -87,18 +91,38 @@ def test_a_failing_callback_does_not_disturb(caplog: pytest.LogCaptureFixture) -
     assert "in the callback" in caplog.text
 
 
-def test_an_update_too_long_to_send_is_reported() -> None:
+def test_an_update_too_long_to_send_is_refused() -> None:
     """The connection survives, and so does the next update."""
     plugin = Recorder()
-    outcomes: list[NRIPluginError | None] = []
     with raw_peer(plugin) as peer:
         peer.begin()
-        plugin.enqueue_update(
-            update("a", x="y" * ttrpc.MAX_MESSAGE), done=outcomes.append
-        )
+        with pytest.raises(LocalProtocolError, match="at most"):
+            plugin.enqueue_update(update("a", x="y" * MAX_PAYLOAD))
         plugin.enqueue_update(update("b", cpu_weight="1"))
         assert take_update(peer)[1] == ["b"]
-    assert "at most" in str(outcomes[0])
+
+
+def test_the_longest_update_fits_one_message() -> None:
+    """The limit of the queue is below that of the wire."""
+    queue = UpdateQueue(Client())
+    overhead = nri.UpdateContainersRequest(update=[update("a", x="y")]).ByteSize() + 20
+    queue.put([update("a", x="y" * (MAX_PAYLOAD - overhead))], None)
+    _, body = queue.next_call()
+    assert MAX_PAYLOAD < len(body) <= MAX_MESSAGE
+
+
+def test_a_callback_may_queue_the_next_update() -> None:
+    """No lock is held while the plugin's code runs."""
+    plugin = Recorder()
+
+    def done(error: NRIPluginError | None) -> None:
+        plugin.enqueue_update(update("b", cpu_weight="1"))
+
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        plugin.enqueue_update(update("a", cpu_weight="1"), done=done)
+        peer.trunk.send(peer.trunk.reply(take_update(peer)[0], b""))
+        assert take_update(peer)[1] == ["b"]
 
 
 def test_an_update_without_resources_is_refused() -> None:
