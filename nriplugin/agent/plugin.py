@@ -8,9 +8,11 @@ explicit wish, so it wins.
 from __future__ import annotations
 
 import logging
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.api import view_pb2 as view
 from nriplugin.convert.files import files_of
 from nriplugin.nri import Plugin
 
@@ -22,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 class ResourcesPlugin(Plugin):
     """Converts cpu shares, quota and period, and the memory limit."""
+
+    views = MappingProxyType({"create_container": view.CreateContainerRequest})
 
     def configure(self, request: nri.ConfigureRequest) -> None:
         """Take the configuration that a launching runtime hands over."""
@@ -44,8 +48,8 @@ class ResourcesPlugin(Plugin):
         """Say so; the runner dials again."""
         _log.info("disconnected: %s", reason)
 
-    def create_container(
-        self, request: nri.CreateContainerRequest
+    def create_container(  # type: ignore[override] # the view declared above
+        self, request: view.CreateContainerRequest
     ) -> nri.CreateContainerResponse | None:
         """Answer with the v2 files of the new container."""
         resources = request.container.linux.resources

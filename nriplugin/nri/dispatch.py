@@ -72,7 +72,8 @@ def _bind_method(plugin: Plugin, method: Method) -> Handler:
             handler(request.pod, request.container)
 
     may_update = "update" in method.response.DESCRIPTOR.fields_by_name
-    return Handler(method.request.FromString, handle, may_update)
+    request = plugin.views.get(method.handler, method.request)
+    return Handler(request.FromString, handle, may_update)
 
 
 def _bind_state_change(plugin: Plugin) -> Handler:

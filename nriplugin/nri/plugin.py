@@ -9,12 +9,15 @@ return. Everything slow belongs on a thread of yours, which may call `enqueue_up
 from __future__ import annotations
 
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from nriplugin.nri.methods import METHODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from google.protobuf.message import Message
 
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.errors import NRIPluginError
@@ -35,6 +38,10 @@ class Plugin:
     """An NRI plugin; every method below is yours to override."""
 
     failure_policy: FailurePolicy = FailurePolicy.IGNORE
+
+    # Handler -> message to parse its request with, in place of the full one: same field
+    # numbers, fewer fields. The parser skips what the message does not declare.
+    views: Mapping[str, type[Message]] = MappingProxyType({})
 
     _send_updates: UpdateSender | None = None
 

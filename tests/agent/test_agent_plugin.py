@@ -9,6 +9,7 @@ from nriplugin.agent.config import parse_config, read_config
 from nriplugin.agent.demo import play
 from nriplugin.agent.plugin import ResourcesPlugin
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.api import view_pb2 as view
 from nriplugin.errors import ConfigError
 from nriplugin.nri import FailurePolicy
 
@@ -21,6 +22,29 @@ FILES = {
     "cpu.max": "50000 100000",
     "memory.max": "268435456",
 }
+
+
+def viewed(app: nri.Container) -> view.CreateContainerRequest:
+    """Return a request as the plugin gets to see it."""
+    request = nri.CreateContainerRequest(pod=pod(), container=app)
+    return view.CreateContainerRequest.FromString(request.SerializeToString())
+
+
+def test_the_view_has_the_numbers_of_nri() -> None:
+    """Field by field: same number, same type, or the plugin reads something else."""
+    pairs = [
+        (view.CreateContainerRequest.DESCRIPTOR, nri.CreateContainerRequest.DESCRIPTOR)
+    ]
+    compared = 0
+    while pairs:
+        mine, theirs = pairs.pop()
+        for field in mine.fields:
+            full = theirs.fields_by_name[field.name]
+            assert (field.number, field.type) == (full.number, full.type)
+            compared += 1
+            if field.message_type is not None:
+                pairs.append((field.message_type, full.message_type))
+    assert compared > 10
 
 
 def test_a_new_container_gets_its_files(tmp_path: Path) -> None:
@@ -41,8 +65,7 @@ def test_explicit_v2_values_win() -> None:
     """Whoever set a key meant it."""
     app = container(**APP)
     app.linux.resources.unified["cpu.weight"] = "7"
-    request = nri.CreateContainerRequest(pod=pod(), container=app)
-    response = ResourcesPlugin().create_container(request)
+    response = ResourcesPlugin().create_container(viewed(app))
     assert response is not None
     unified = response.adjust.linux.resources.unified
     assert dict(unified) == {k: v for k, v in FILES.items() if k != "cpu.weight"}
@@ -50,8 +73,7 @@ def test_explicit_v2_values_win() -> None:
 
 def test_a_container_without_numbers_is_left_alone() -> None:
     """No answer is the most harmless answer."""
-    request = nri.CreateContainerRequest(pod=pod(), container=container())
-    assert ResourcesPlugin().create_container(request) is None
+    assert ResourcesPlugin().create_container(viewed(container())) is None
 
 
 def test_an_update_carries_the_whole_request_and_the_files() -> None:
@@ -101,7 +123,10 @@ def test_an_empty_configuration_is_all_defaults(text: str) -> None:
     ("text", "message"),
     [
         ("failurePolcy: fail", "x: .*unknown field `failurePolcy`"),
-        ("failurePolicy: maybe", r"x: .*'maybe'.*failurePolicy.*expected ignore or fail"),
+        (
+            "failurePolicy: maybe",
+            r"x: .*'maybe'.*failurePolicy.*expected ignore or fail",
+        ),
         ("failurePolicy: [", r"x: not YAML: .*line \d"),
         ("- 1", "x: Expected `object`"),
         ("failurePolicy: !!python/object:os.system {}", "x: not YAML"),

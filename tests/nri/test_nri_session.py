@@ -237,6 +237,17 @@ def test_metadata_and_a_missing_timeout_are_tolerated() -> None:
     assert plugin.seen == [("create_container", "p1", "c1")]
 
 
+def test_a_view_takes_the_place_of_the_full_request() -> None:
+    """A plugin that reads little has little parsed."""
+    seen: list[object] = []
+    plugin = Creator(seen.append)
+    plugin.views = {"create_container": nri.StopContainerRequest}
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
+    assert seen == [nri.StopContainerRequest(pod=pod(), container=container())]
+
+
 @pytest.mark.parametrize("size", [0, 1, 100, 126, 127, 128, 4000, 4083, 4084, 100_000])
 def test_answers_of_any_size_arrive(size: int) -> None:
     """Short answers leave by the fast path, long ones by the general one."""
