@@ -219,3 +219,4 @@ class Observed(NamedTuple):
 
     runtime: GoRuntime
     log: CallLog
+    said: Path  # the runtime's standard error
