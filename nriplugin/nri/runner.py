@@ -65,13 +65,13 @@ class Runner:
         delay_s = FIRST_DELAY_S
         trouble = ""
         while not self._stopped.is_set():
-            synchronized, reason = self._connect_and_serve()
+            established, reason = self._connect_and_serve()
             if self._launch.inherited_fd is not None:
                 _log.info("the runtime is gone (%s)", reason)
                 return
             if self._stopped.is_set():
                 return
-            if synchronized:
+            if established:
                 delay_s, trouble = FIRST_DELAY_S, ""
             if reason != trouble:  # said once, not at every attempt
                 _log.warning(
@@ -96,9 +96,7 @@ class Runner:
             if exc.errno not in _PASSING:
                 raise
             return False, exc.strerror or str(exc)
-        session = Session(
-            self._plugin, sock, self._launch.name, self._launch.idx, self.stats
-        )
+        session = Session(self._plugin, sock, self._launch, self.stats)
         self._session = session
         if self._stopped.is_set():  # between the check above and the assignment
             session.stop()
@@ -109,9 +107,9 @@ class Runner:
             reason = str(exc)
         finally:
             self._session = None
-        if session.synchronized:
+        if session.established:
             self._plugin.disconnected(reason)
-        return session.synchronized, reason
+        return session.established, reason
 
 
 # The runtime is not there, or not ready, yet. A permission or a path that is too long

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
+    from nriplugin.nri.launch import Launch
     from nriplugin.nri.plugin import Plugin, UpdateDone
     from nriplugin.nri.stats import Stats
     from nriplugin.wire.ttrpc import Answer
@@ -68,12 +69,11 @@ class Session:
     """Serves one plugin on one socket."""
 
     def __init__(
-        self, plugin: Plugin, sock: socket.socket, name: str, idx: str, stats: Stats
+        self, plugin: Plugin, sock: socket.socket, launch: Launch, stats: Stats
     ) -> None:
-        self.synchronized = False
+        self.established = False
         self._plugin = plugin
-        self._name = name
-        self._idx = idx
+        self._launch = launch
         self._stats = stats
         self._trunk = Trunk(sock, serves=PLUGIN_CONNECTION, calls=RUNTIME_CONNECTION)
         self._sendall = sock.sendall
@@ -136,7 +136,9 @@ class Session:
             receive_s=REGISTRATION_PATIENCE_S, send_s=SEND_PATIENCE_S
         )
         request = nri.RegisterPluginRequest(
-            plugin_name=self._name, plugin_idx=self._idx, NRI_version=NRI_VERSION
+            plugin_name=self._launch.name,
+            plugin_idx=self._launch.idx,
+            NRI_version=NRI_VERSION,
         )
         self._registration, head, body = self._trunk.client.call(
             RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString()
@@ -220,7 +222,7 @@ class Session:
         policy = self._plugin.failure_policy
         if policy is FailurePolicy.FAIL or call.method == "Configure":
             if call.method == "Synchronize":
-                self.synchronized = False  # the runtime will close the connection
+                self.established = False  # the runtime will close the connection
             reason = f"{type(exc).__name__}: {exc}"
             return self._trunk.failure(call.stream_id, code, reason)
         return self._trunk.reply(call.stream_id, b"")
@@ -247,6 +249,9 @@ class Session:
         except ConfigError as exc:
             self._refused = exc
             raise
+        if self._launch.inherited_fd is not None:
+            # Before NRI 0.7 a plugin that the runtime launched is never synchronized.
+            self._establish()
         response = nri.ConfigureResponse(events=events)
         if self._plugin.failure_policy is FailurePolicy.FAIL:
             response.failure_policy.fail_request = True
@@ -261,14 +266,19 @@ class Session:
             return nri.SynchronizeResponse(more=True)
         pods, self._pods = self._pods, []
         containers, self._containers = self._containers, []
-        self._trunk.limit_waiting(send_s=SEND_PATIENCE_S)
-        self.synchronized = True
-        self._stats.connections += 1
-        self._plugin.attach(self._enqueue)
+        self._establish()
         updates = self._plugin.synchronize(pods, containers)
         response = nri.SynchronizeResponse(update=updates or ())
         drop_harmful(response.update)
         return response
+
+    def _establish(self) -> None:
+        """From here on the connection is good for as long as the runtime lives."""
+        if not self.established:
+            self.established = True
+            self._stats.connections += 1
+            self._trunk.limit_waiting(send_s=SEND_PATIENCE_S)
+            self._plugin.attach(self._enqueue)
 
     # Calls of ours
 

@@ -49,6 +49,8 @@ class StandIn:
     def answer(self, call: Call) -> None:
         """Answer a request without the plugin.
 
+        An empty answer to Configure would subscribe to everything, so that one fails.
+
         Raises:
             ConnectionClosed: there is nobody to answer to.
         """
@@ -57,7 +59,9 @@ class StandIn:
             reply = trunk.failure(
                 call.stream_id, Code.UNIMPLEMENTED, f"method {call.method}"
             )
-        elif is_event(call.method) or self._policy is FailurePolicy.IGNORE:
+        elif is_event(call.method) or (
+            self._policy is FailurePolicy.IGNORE and call.method != "Configure"
+        ):
             reply = trunk.reply(call.stream_id, b"")
         else:
             reply = trunk.failure(

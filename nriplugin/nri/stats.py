@@ -9,7 +9,7 @@ class Stats:
     __slots__ = ("connections", "deferred", "failed", "late", "lost", "requests")
 
     def __init__(self) -> None:
-        self.connections = 0  # that reached Synchronize
+        self.connections = 0  # that came to work
         self.requests = 0  # handled by the plugin
         self.failed = 0  # of these, ended in an exception
         self.late = 0  # of these, answered by the watchdog

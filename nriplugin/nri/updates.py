@@ -67,7 +67,8 @@ class UpdateQueue:
         """Take note of an answer, if it is one to the call under way."""
         if answer.stream_id != self._stream:
             return
-        done, self._stream, self._done = self._done, 0, None
+        # In this order: with the stream gone, another thread may make the next call.
+        done, self._done, self._stream = self._done, None, 0
         failed = answer.code != Code.OK
         _tell(done, RPCError(answer.code, answer.reason) if failed else None)
 

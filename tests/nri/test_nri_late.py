@@ -17,7 +17,7 @@ from support.harness import (
 )
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri import FailurePolicy
+from nriplugin.nri import FailurePolicy, session
 from nriplugin.nri.watchdog import SHARE, Watchdog
 from nriplugin.wire.ttrpc import Answer, Code
 
@@ -170,6 +170,28 @@ def test_updates_wait_for_the_late_handler(stuck: tuple[Stuck, RawPeer]) -> None
     plugin.release.set()
     call = peer.receive()
     assert getattr(call, "method", None) == "UpdateContainers"
+
+
+class SlowConfigure(Recorder):
+    """Hangs in Configure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = threading.Event()
+
+    def configure(self, request: object) -> None:
+        assert self.release.wait(PATIENCE_S)
+
+
+def test_a_late_configure_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty answer would subscribe to everything."""
+    monkeypatch.setattr(session, "DEFAULT_REQUEST_TIMEOUT_S", 0.1)
+    plugin = SlowConfigure()
+    with raw_peer(plugin) as peer:
+        peer.accept_registration()
+        peer.send("Configure", nri.ConfigureRequest())
+        assert peer.answer().code == Code.DEADLINE_EXCEEDED
+        plugin.release.set()
 
 
 class SlowSync(Recorder):

@@ -175,7 +175,7 @@ def test_bad_names_are_refused(
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(path)
         with pytest.raises(RPCError, match=f"invalid plugin {reason}"):
-            Session(Recorder(), sock, name, idx, Stats()).run()
+            Session(Recorder(), sock, Launch(name, idx, path, None), Stats()).run()
 
 
 def test_an_event_the_release_does_not_know_is_refused(

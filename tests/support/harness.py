@@ -128,7 +128,9 @@ class RawPeer:
             self.sock, serves=RUNTIME_CONNECTION, calls=PLUGIN_CONNECTION
         )
         self.stats = Stats()
-        self.session = Session(plugin, theirs, "test", "10", self.stats)
+        self.session = Session(
+            plugin, theirs, Launch("test", "10", "", None), self.stats
+        )
         self.ended_with: BaseException | None = None
         self._arrived: deque[Any] = deque()
         self._thread = threading.Thread(target=self._run, name="session")

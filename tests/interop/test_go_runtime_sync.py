@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.gopeers import VERSIONS, release_of, until
+
+if TYPE_CHECKING:
+    from support.gopeers import CallLog, GoRuntime, Observed, Starter
+
+pytestmark = pytest.mark.needs_go
+
+# Of 1500 bytes each: the last is more than one message holds, and the library cuts it
+# into pieces since 0.7.
+SIZES = [
+    pytest.param(version, size, id=f"{version}-{size}")
+    for version in VERSIONS
+    for size in (0, 100, 2000, 5000)
+    if size < 5000 or release_of(version) >= (0, 7)
+]
+
+
+@pytest.mark.parametrize(("version", "size"), SIZES, scope="module")
+def test_all_that_exists_arrives_once(
+    runtime: GoRuntime, observer: Starter, log: CallLog, size: int
+) -> None:
+    """However many containers there are, Synchronize hands each over, once."""
+    runtime.start(containers=size, container_bytes=1500)
+    with observer():
+        (sync,) = runtime.wait_sync()
+        assert sync["error"] == ""
+        (line,) = log.lines("Synchronize")
+        containers = [f"c{index:06}" for index in range(1, size + 1)]
+        assert line["containers"] == containers
+        # Every third container shares the pod of the one before it.
+        pods = [f"p{index:06}" for index in range(1, size - size // 3 + 1)]
+        assert line["pods"] == pods
+        assert runtime.create()
+
+
+@pytest.mark.parametrize("version", ["0.6.1"], scope="module")
+def test_more_than_a_message_holds_is_refused(
+    runtime: GoRuntime, observer: Starter, log: CallLog
+) -> None:
+    """A runtime that does not cut Synchronize into pieces is told why it failed."""
+    runtime.start(containers=5000, container_bytes=1500)
+    with observer():
+        (sync,) = runtime.wait_sync()
+        assert "limit 4194304" in sync["error"]
+        assert not log.lines("Synchronize")
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_unsolicited_updates_arrive(
+    runtime: GoRuntime, observer: Starter, log: CallLog, count: int
+) -> None:
+    """What a thread of the plugin's queues reaches the runtime, and it learns so."""
+    runtime.start(containers=count)
+    with observer("--update-after-sync", str(count)):
+        runtime.wait_sync()
+        until(lambda: len(log.lines("done")) == count, "all are done")
+        assert {line["error"] for line in log.lines("done")} == {None}
+        calls = runtime("updates")["updates"]
+        ids = [update["containerId"] for (update,) in calls]
+        assert ids == [f"c{index:06}" for index in range(1, count + 1)]
+        for (update,) in calls:
+            assert update["linux"]["resources"]["unified"] == {"cpu.weight": "42"}
+
+
+def test_a_failed_update_is_reported(
+    runtime: GoRuntime, observer: Starter, log: CallLog
+) -> None:
+    """The runtime's error comes back to whoever queued the update."""
+    runtime("fail_updates", error="no such cgroup")
+    runtime.start(containers=3)
+    with observer("--update-after-sync", "1"):
+        runtime.wait_sync()
+        done = log.wait_for("done")
+        assert done["code"] == 2
+        assert "no such cgroup" in done["error"]
+        assert runtime.create()
+
+
+def test_a_handler_may_queue_an_update(observed: Observed) -> None:
+    """An update that a handler queues leaves after its answer, and blocks nobody."""
+    runtime, log, _ = observed
+    pod = {"id": "p1", "annotations": {"enqueue": "c000002"}}
+    assert runtime.create(pod=pod)
+    runtime("event", event="StartContainer", pod=pod)
+    until(lambda: len(log.lines("done")) == 2, "both are done")
+    assert [line["error"] for line in log.lines("done")] == [None, None]
+    calls = runtime("updates")["updates"]
+    assert [update["containerId"] for (update,) in calls] == ["c000002", "c000002"]
