@@ -155,8 +155,8 @@ def main() -> None:
     """Parse arguments, measure, print."""
     parser = argparse.ArgumentParser(prog="hack/bench nri", description=__doc__)
     parser.add_argument("--nri", default=NEWEST, help="release of the Go library")
-    parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     result = measure(args)

@@ -19,6 +19,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     failure_policy: FailurePolicy = FailurePolicy.IGNORE
 
 
+# PyYAML lets through what its constructors of dates and numbers raise.
+_YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
+
+
 def parse_config(text: str, source: str) -> Config:
     """Read a configuration; an empty one is all defaults.
 
@@ -27,7 +31,7 @@ def parse_config(text: str, source: str) -> Config:
     """
     try:
         document = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
-    except yaml.YAMLError as exc:
+    except _YAML_ERRORS as exc:
         reason = " ".join(str(exc).split())
         raise ConfigError(f"{source}: not YAML: {reason}") from exc
     if document is None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.errors import RemoteProtocolError
+from nriplugin.nri.methods import PLUGIN_CONNECTION, RUNTIME_CONNECTION
 from nriplugin.wire import ttrpc
 from nriplugin.wire.mux import GO_READ_BUFFER, HEADER, Demux
 
@@ -41,6 +42,7 @@ class GoReader:
     def __init__(self) -> None:
         self._header = bytearray()
         self._body_left = 0
+        self._discarding = False
         self._queued = 0
 
     def frame(self, payload: bytes) -> None:
@@ -55,10 +57,11 @@ class GoReader:
                 f"more than {QUEUE_LENGTH} frames for one message: a Go peer's queue "
                 "overflows"
             )
-        # A large body is read past the buffer, straight to where it belongs.
-        room = (
-            max(self._body_left, GO_READ_BUFFER) if self._body_left else GO_READ_BUFFER
-        )
+        # A large body is read past the buffer, straight to where it belongs; but what
+        # is too long for a message is discarded through it.
+        room = GO_READ_BUFFER
+        if not self._discarding:
+            room = max(room, self._body_left)
         if len(payload) > room:
             raise RemoteProtocolError(
                 f"a frame of {len(payload)} bytes where a Go peer reads {room}: "
@@ -79,6 +82,7 @@ class GoReader:
                 return b""
             self._body_left = ttrpc.HEADER.unpack(self._header)[0]
             self._header.clear()
+            self._discarding = self._body_left > ttrpc.MAX_MESSAGE
         if not self._body_left:
             self._queued = 0
         return data[take:]
@@ -89,7 +93,11 @@ class GoDemux(Demux):
 
     def __init__(self) -> None:
         super().__init__()
-        self._readers: dict[int, GoReader] = {}
+        # Frames for any other id are dropped, whatever their length.
+        self._readers = {
+            PLUGIN_CONNECTION: GoReader(),
+            RUNTIME_CONNECTION: GoReader(),
+        }
         self._frame = bytearray()
 
     def feed(self, data: memoryview) -> list[Piece]:
@@ -98,7 +106,7 @@ class GoDemux(Demux):
         for conn_id, piece, left in pieces:
             self._frame += piece
             if not left:
-                reader = self._readers.setdefault(conn_id, GoReader())
-                reader.frame(bytes(self._frame))
+                if conn_id in self._readers:
+                    self._readers[conn_id].frame(bytes(self._frame))
                 self._frame.clear()
         return pieces

@@ -7,7 +7,7 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from nriplugin.errors import (
     ConnectionClosed,
@@ -23,7 +23,7 @@ from nriplugin.nri.methods import (
     RUNTIME_SERVICE,
 )
 from nriplugin.nri.trunk import Trunk
-from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal
+from nriplugin.wire.ttrpc import UNDECODABLE, Answer, Call, Code, Refusal
 
 if TYPE_CHECKING:
     import socket
@@ -129,7 +129,7 @@ class Link:
             raise RPCError(answer.code, answer.reason)
         try:
             return response.FromString(answer.payload)
-        except DecodeError as exc:
+        except UNDECODABLE as exc:
             raise RPCError(Code.INTERNAL, f"{method}: undecodable answer") from exc
 
     def _read(self) -> None:
@@ -170,7 +170,7 @@ class Link:
             reply = trunk.reply(call.stream_id, serve(self, call.payload))
         except RPCError as exc:
             reply = trunk.failure(call.stream_id, exc.code, exc.message)
-        except (DecodeError, LocalProtocolError) as exc:
+        except (*UNDECODABLE, LocalProtocolError) as exc:
             reply = trunk.failure(call.stream_id, Code.INTERNAL, str(exc))
         try:
             with self._writing:

@@ -15,8 +15,6 @@ from collections import deque
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import (
     ConfigError,
@@ -38,7 +36,7 @@ from nriplugin.nri.trunk import Trunk
 from nriplugin.nri.updates import UpdateQueue
 from nriplugin.nri.watchdog import NO_DEADLINE, Watchdog
 from nriplugin.wire.single import write_reply
-from nriplugin.wire.ttrpc import Call, Code, Refusal
+from nriplugin.wire.ttrpc import UNDECODABLE, Call, Code, Refusal
 
 if TYPE_CHECKING:
     import socket
@@ -211,7 +209,7 @@ class Session:
         """Return the answer to a request that raised, by the failure policy."""
         self._stats.failed += 1
         code = Code.UNKNOWN
-        if isinstance(exc, DecodeError):
+        if isinstance(exc, UNDECODABLE):
             code = Code.INTERNAL
             _log.error("%s: the request cannot be decoded", call.method)
         elif isinstance(exc, (LocalProtocolError, ConfigError)):

@@ -11,11 +11,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-
 from nriplugin.api.ttrpc_pb2 import Request
 from nriplugin.wire.mux import GO_READ_BUFFER
-from nriplugin.wire.ttrpc import REQUEST, RESPONSE, Call
+from nriplugin.wire.ttrpc import REQUEST, RESPONSE, UNDECODABLE, Call
 
 if TYPE_CHECKING:
     from nriplugin.wire.ttrpc import Server
@@ -52,7 +50,7 @@ def read_call(server: Server, conn_id: int, data: memoryview) -> Call | None:
         return None
     try:
         request = _parse(data[18:])  # type: ignore[arg-type] # any buffer will do
-    except DecodeError:
+    except UNDECODABLE:
         return None
     server.last_stream = stream_id
     return _new(

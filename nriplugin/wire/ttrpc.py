@@ -31,6 +31,9 @@ MAX_MESSAGE = 4 << 20
 REQUEST = 1
 RESPONSE = 2
 
+# What parsing raises; text that is not UTF-8 is the second with pure-Python protobuf.
+UNDECODABLE = (DecodeError, UnicodeDecodeError)
+
 
 class Code(IntEnum):
     """The gRPC status codes that ttRPC peers use."""
@@ -163,7 +166,7 @@ class Server:
             return Refusal(stream_id, Code.RESOURCE_EXHAUSTED, reason)
         try:
             request = Request.FromString(payload)
-        except DecodeError:
+        except UNDECODABLE:
             reason = "the request envelope cannot be decoded"
             return Refusal(stream_id, Code.INVALID_ARGUMENT, reason)
         return Call(
@@ -189,8 +192,9 @@ class Server:
 
     def fail(self, stream_id: int, code: int, reason: str) -> tuple[bytes, bytes]:
         """Return header and body of an error answer."""
-        # A reason may quote what the peer sent; it never makes the answer too long.
-        status = Status(code=code, message=reason[:1024])
+        # A reason may quote anything: never too long, and never what is not text.
+        reason = reason[:1024].encode("utf-8", "replace").decode()
+        status = Status(code=code, message=reason)
         body = Response(status=status).SerializeToString()
         return HEADER.pack(len(body), stream_id, RESPONSE, 0), body
 
@@ -272,7 +276,7 @@ class Client:
             return Answer(stream_id, Code.RESOURCE_EXHAUSTED, reason, b"")
         try:
             response = Response.FromString(message.payload)
-        except DecodeError:
+        except UNDECODABLE:
             reason = "the response envelope cannot be decoded"
             return Answer(stream_id, Code.INTERNAL, reason, b"")
         status = response.status

@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from wire.framing import (
+    DATA,
+    MIB,
+    MUX_HEADER,
+    PLUGIN,
+    REQUEST,
+    RESPONSE,
+    RUNTIME,
+    TTRPC_HEADER,
+    chop,
+    frame,
+    message,
+    request,
+    response,
+)
+
+from nriplugin.errors import ConnectionClosed, LocalProtocolError, RemoteProtocolError
+from nriplugin.nri.gopeer import GoDemux, go_pack
+from nriplugin.nri.trunk import READ_BUFFER, Trunk
+from nriplugin.wire.mux import pack
+from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIRST = Call(1, "service.Name", "Method", b"a", 0)
+THIRD = Call(3, "service.Name", "Method", b"c", 0)
+
+
+class Ends:
+    """A plugin's trunk and the socket at its other end."""
+
+    def __init__(self) -> None:
+        sock, self.peer = socket.socketpair()
+        self.trunk = Trunk(sock, serves=PLUGIN, calls=RUNTIME)
+
+    def close(self) -> None:
+        """Close both."""
+        self.trunk.close()
+        self.peer.close()
+
+    def read(self, *chunks: bytes) -> list[Any]:
+        """Send chunk by chunk; return what each completes."""
+        inbox: deque[Any] = deque()
+        for chunk in chunks:
+            self.peer.sendall(chunk)
+            alone = self.trunk.receive(inbox)
+            if alone is not None:
+                inbox.append(alone)
+        return list(inbox)
+
+    def read_to_end(self, data: bytes) -> str:
+        """Send, hang up, and return why reading ended."""
+        self.peer.sendall(data)
+        self.peer.shutdown(socket.SHUT_WR)
+        try:
+            while True:
+                self.trunk.receive(deque())
+        except ConnectionClosed as exc:
+            return str(exc)
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    both = Ends()
+    yield both
+    both.close()
+
+
+# Reading
+
+
+def test_a_call_that_comes_alone_is_returned(ends: Ends) -> None:
+    """The common case takes no detour through the inbox."""
+    inbox: deque[Any] = deque()
+    ends.peer.sendall(frame(PLUGIN, request(1, b"a")))
+    assert ends.trunk.receive(inbox) == FIRST
+    assert not inbox
+
+
+def test_a_header_without_its_payload_is_waited_for() -> None:
+    """Go writes the two apart; a call that arrives so is still returned at once."""
+    sock, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    trunk, inbox = Trunk(sock, serves=PLUGIN, calls=RUNTIME), deque[Any]()
+    with sock, peer:
+        data = frame(PLUGIN, request(1, b"a"))
+        peer.send(data[:8])
+        peer.send(data[8:])
+        assert trunk.receive(inbox) == FIRST
+        assert not inbox
+
+
+def test_eight_bytes_inside_a_frame_are_not_a_header(ends: Ends) -> None:
+    """What is taken for a header without its payload is one: else there is no wait."""
+    ends.trunk.limit_waiting(receive_s=0.5)  # rather than hang
+    data = frame(PLUGIN, request(1, b"a"))
+    assert ends.read(data[:-8], data[-8:]) == [FIRST]
+
+
+def test_two_frames_that_come_together(ends: Ends) -> None:
+    """What comes together is queued in order."""
+    data = frame(PLUGIN, request(1, b"a")) + frame(PLUGIN, request(3, b"c"))
+    assert ends.read(data) == [FIRST, THIRD]
+
+
+def test_two_messages_in_one_frame(ends: Ends) -> None:
+    """Where a frame ends means nothing to a reader."""
+    data = frame(PLUGIN, request(1, b"a") + request(3, b"c"))
+    assert ends.read(data) == [FIRST, THIRD]
+
+
+@pytest.mark.parametrize("size", [1, 9, 10, 11])
+def test_one_message_in_two_frames(ends: Ends, size: int) -> None:
+    """A message may be cut into frames anywhere; those of others come between."""
+    ends.trunk.client.call("s", "m", b"")
+    data = request(1, b"a")
+    first, second = frame(PLUGIN, data[:size]), frame(PLUGIN, data[size:])
+    between = frame(RUNTIME, response(1, b"x"))
+    assert ends.read(first + between, second) == [Answer(1, 0, "", b"x"), FIRST]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        MUX_HEADER.pack(9, 0)[:4],
+        MUX_HEADER.pack(9, 1000) + b"x",
+        MUX_HEADER.pack(PLUGIN, 1000) + message(1, DATA) + b"\x00",
+        frame(PLUGIN, request(1, bytes(900))[:3]),
+        frame(PLUGIN, request(1, bytes(900))[:12]),
+        frame(PLUGIN, TTRPC_HEADER.pack(5 * MIB, 1, REQUEST, 0)),
+        frame(RUNTIME, response(1, bytes(900))[:3]),
+        frame(RUNTIME, response(1, bytes(900))[:12]),
+        frame(RUNTIME, TTRPC_HEADER.pack(5 * MIB, 1, RESPONSE, 0)),
+    ],
+)
+def test_inside_a_message_nothing_passes_for_a_call(ends: Ends, start: bytes) -> None:
+    """While a part is missing, bytes that look like a whole call are what they are."""
+    decoy = frame(PLUGIN, request(3, b"c"))
+    inbox: deque[Any] = deque()
+    for chunk in start, decoy:
+        ends.peer.sendall(chunk)
+        assert ends.trunk.receive(inbox) is None
+    other = Ends()
+    assert list(inbox) == other.read(
+        *(bytes(byte) for byte in chop(start + decoy, (1,)))
+    )
+    other.close()
+
+
+@pytest.mark.parametrize("conn_id", [0, 3, 77, 0xFFFF_FFFF])
+@pytest.mark.parametrize("payload", [b"", request(1, b"x"), bytes(5000)])
+def test_frames_of_other_connections_are_dropped(
+    ends: Ends, conn_id: int, payload: bytes
+) -> None:
+    """They leave no trace, not even on stream ids."""
+    data = frame(PLUGIN, request(1, b"a"))
+    assert ends.read(frame(conn_id, payload) + data[:20], data[20:]) == [FIRST]
+    assert ends.read(frame(conn_id, payload)) == []
+    assert ends.read(frame(PLUGIN, request(3, b"c"))) == [THIRD]
+
+
+@pytest.mark.parametrize("conn_id", [PLUGIN, RUNTIME])
+def test_empty_frames_are_harmless(ends: Ends, conn_id: int) -> None:
+    """Between messages and inside one."""
+    data = request(1, b"a")
+    chunks = frame(conn_id), frame(PLUGIN, data[:15]), frame(conn_id)
+    assert ends.read(*chunks, frame(PLUGIN, data[15:])) == [FIRST]
+
+
+def test_each_service_has_streams_of_its_own(ends: Ends) -> None:
+    """A call and an answer on the same stream number have nothing to do."""
+    ends.trunk.client.call("s", "m", b"")
+    calls, answers = frame(PLUGIN, request(1, b"a")), frame(RUNTIME, response(1))
+    assert ends.read(answers + calls) == [Answer(1, 0, "", b""), FIRST]
+
+
+def test_a_message_that_is_too_long(ends: Ends) -> None:
+    """It is refused at its header, discarded as it comes, and the next is served."""
+    body = bytes(4 * MIB + 1)
+    size = READ_BUFFER // 2
+    [refusal] = ends.read(frame(PLUGIN, TTRPC_HEADER.pack(len(body), 1, REQUEST, 0)))
+    assert isinstance(refusal, Refusal)
+    assert refusal[:2] == (1, Code.RESOURCE_EXHAUSTED)
+    data = MUX_HEADER.pack(PLUGIN, len(body)) + body + frame(PLUGIN, request(3, b"c"))
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    assert ends.read(*chunks) == [THIRD]
+    assert not ends.trunk.server.decoder._payload
+
+
+@pytest.mark.parametrize("more", [b"", b"x"])
+def test_a_frame_of_four_gib_breaks_the_connection(ends: Ends, more: bytes) -> None:
+    """Its header is enough."""
+    ends.peer.sendall(MUX_HEADER.pack(PLUGIN, 0xFFFF_FFFF) + more)
+    ends.peer.shutdown(socket.SHUT_WR)
+    with pytest.raises(RemoteProtocolError, match="claims 4294967295 bytes"):
+        ends.trunk.receive(deque())
+
+
+def test_another_type_where_an_answer_is_due(ends: Ends) -> None:
+    """It breaks the connection."""
+    ends.trunk.client.call("s", "m", b"")
+    with pytest.raises(RemoteProtocolError, match="message type 3 on stream 1"):
+        ends.read(frame(RUNTIME, message(1, 3)))
+
+
+# The end
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        frame(PLUGIN, request(1)),
+        frame(9),
+        frame(PLUGIN),
+        frame(PLUGIN, request(2)),
+    ],
+    ids=["nothing", "a call", "a frame of nobody", "an empty frame", "a bad stream id"],
+)
+def test_the_end_between_messages(ends: Ends, data: bytes) -> None:
+    """A peer that hangs up when nothing is under way just leaves."""
+    assert ends.read_to_end(data) == "end of file"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frame(PLUGIN, request(1))[:1],
+        frame(PLUGIN, request(1))[:7],
+        frame(PLUGIN, request(1))[:8],
+        frame(PLUGIN, request(1))[:9],
+        frame(PLUGIN, request(1))[:-1],
+        frame(PLUGIN, request(1)[:3]),
+        frame(PLUGIN, request(1)[:10]),
+        frame(PLUGIN, request(1)[:-1]),
+        frame(RUNTIME, response(1, b"x")[:-1]),
+        frame(PLUGIN, TTRPC_HEADER.pack(5 * MIB, 1, REQUEST, 0)),
+        frame(9, b"x")[:-1],
+    ],
+)
+def test_the_end_inside_a_message(ends: Ends, data: bytes) -> None:
+    """A peer that hangs up in a header or a payload is told apart."""
+    assert ends.read_to_end(data) == "end of file inside a message"
+
+
+def test_a_reset_is_an_end() -> None:
+    """A peer that dies with our bytes unread resets the connection."""
+    ends = Ends()
+    ends.trunk.send(b"unread")
+    ends.peer.close()
+    with pytest.raises(ConnectionClosed, match="receive: Connection reset by peer"):
+        ends.trunk.receive(deque())
+    with pytest.raises(ConnectionClosed, match="send: Broken pipe"):
+        ends.trunk.send(b"x")
+    ends.trunk.close()
+
+
+@pytest.mark.parametrize("start", [b"", frame(PLUGIN, request(1))[:8]])
+def test_a_silent_peer_is_given_up(ends: Ends, start: bytes) -> None:
+    """With a limit on waiting, silence is an end as well, between two reads too."""
+    ends.trunk.limit_waiting(receive_s=0.01)
+    ends.peer.sendall(start)
+    with pytest.raises(ConnectionClosed, match="silent for too long"):
+        ends.trunk.receive(deque())
+
+
+def test_a_peer_that_does_not_read_is_given_up(ends: Ends) -> None:
+    """With a limit on waiting, a full socket is an end."""
+    ends.trunk.limit_waiting(send_s=0.01)
+    with pytest.raises(ConnectionClosed, match="send: "):
+        ends.trunk.send(bytes(MIB))
+
+
+def kernel_limit_s(trunk: Trunk, option: int) -> float:
+    """Return how long the kernel lets a receive or a send wait."""
+    with socket.socket(fileno=socket.dup(trunk.fileno())) as sock:
+        seconds, micros = struct.unpack(
+            "ll", sock.getsockopt(socket.SOL_SOCKET, option, 16)
+        )
+    return float(seconds + micros / 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("limits", "receive_s", "send_s"),
+    [({}, 0, 0), ({"receive_s": 0.25}, 0.25, 0), ({"send_s": 91.5}, 0, 91.5)],
+)
+def test_limits_reach_the_kernel(
+    ends: Ends, limits: dict[str, float], receive_s: float, send_s: float
+) -> None:
+    """Each its own, to a tick of up to 10 ms; what is not given is for ever."""
+    ends.trunk.limit_waiting(receive_s=5, send_s=5)
+    ends.trunk.limit_waiting(**limits)
+    found = [
+        kernel_limit_s(ends.trunk, option)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO)
+    ]
+    assert found == pytest.approx([receive_s, send_s], abs=0.01)
+
+
+def test_ending_wakes_both_sides(ends: Ends) -> None:
+    """After `end`, both sides read an end of file; ending twice is no error."""
+    ends.trunk.end()
+    ends.trunk.end()
+    with pytest.raises(ConnectionClosed, match="end of file"):
+        ends.trunk.receive(deque())
+    assert ends.peer.recv(1) == b""
+    ends.trunk.close()
+    ends.trunk.end()
+
+
+def test_ending_only_the_reading(ends: Ends) -> None:
+    """An answer under way can still be sent."""
+    ends.trunk.end(reading_only=True)
+    with pytest.raises(ConnectionClosed, match="end of file"):
+        ends.trunk.receive(deque())
+    ends.trunk.send(b"bye")
+    assert ends.peer.recv(10) == b"bye"
+
+
+# Writing
+
+
+def test_what_a_trunk_writes(ends: Ends) -> None:
+    """Answers leave on the connection that it serves, calls on the one it calls."""
+    trunk = ends.trunk
+    assert trunk.reply(1, b"x") == frame(PLUGIN, response(1, b"x"))
+    failure = trunk.failure(3, Code.UNKNOWN, "no")
+    assert failure == frame(PLUGIN, message(3, RESPONSE, b"\n\x06\x08\x02\x12\x02no"))
+    _, head, body = trunk.client.call("service.Name", "Method", b"a")
+    trunk.send_call(head, body)
+    assert ends.peer.recv(1000) == frame(RUNTIME, request(1, b"a"))
+    with pytest.raises(LocalProtocolError):
+        trunk.reply(1, bytes(4 * MIB))
+
+
+def test_a_trunk_that_speaks_and_listens_like_go() -> None:
+    """Every frame goes by a given demultiplexer, and is written by a given packer."""
+    sock, peer = socket.socketpair()
+    trunk = Trunk(sock, serves=RUNTIME, calls=PLUGIN, demux=GoDemux(), packer=go_pack)
+    inbox: deque[Any] = deque()
+    with sock, peer:
+        peer.sendall(frame(RUNTIME, request(1, b"a")))
+        assert trunk.receive(inbox) is None
+        assert list(inbox) == [FIRST]
+        peer.sendall(frame(RUNTIME, request(3, bytes(5000))))
+        with pytest.raises(RemoteProtocolError, match="cannot allocate memory"):
+            trunk.receive(inbox)
+        head, body = trunk.server.reply(1, bytes(5000))
+        assert trunk.reply(1, bytes(5000)) == go_pack(RUNTIME, head, body)
+        assert trunk.reply(1, bytes(5000)) != pack(RUNTIME, head, body)
