@@ -8,22 +8,32 @@ say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 # Root on Debian installs what is missing; anybody else is told what to install.
-need_package() { # COMMAND PACKAGE
-    command -v "$1" >/dev/null && return 0
+install_package() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
-    say "installing the Debian package $2"
-    { apt-get -qq update && apt-get -qq install -y --no-install-recommends "$2"; } >/dev/null 2>&1
-    command -v "$1" >/dev/null
+    say "installing the Debian package $1"
+    { apt-get -qq update && apt-get -qq install -y --no-install-recommends "$1"; } >/dev/null 2>&1
 }
 
+need_package() { # COMMAND PACKAGE
+    command -v "$1" >/dev/null || { install_package "$2" && command -v "$1" >/dev/null; }
+}
+
+# PYTHON if it is set, else the distribution's, which is an optimised build and what a
+# node has, else the first on PATH.
 find_python() {
-    need_package "${PYTHON:=python3}" python3 || die "$PYTHON not found: install Python 3.11 or newer"
-    "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-        die "$("$PYTHON" --version) is too old: 3.11 or newer is needed (set PYTHON=...)"
-    "$PYTHON" -c 'import ensurepip' 2>/dev/null && return
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "install Python's venv module (Debian: python3-venv)"
-    say "installing the Debian package python3-venv"
-    { apt-get -qq update && apt-get -qq install -y --no-install-recommends python3-venv; } >/dev/null
+    local candidate
+    need_package python3 python3 || die "python3 not found: install Python 3.11 or newer"
+    for candidate in ${PYTHON:-/usr/bin/python3 python3}; do
+        new_enough "$candidate" && can_make_venv "$candidate" && PYTHON=$candidate && return
+    done
+    die "no Python 3.11 or newer with the venv module (Debian: python3-venv); looked at ${PYTHON:-/usr/bin/python3, python3}"
+}
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+can_make_venv() {
+    "$1" -c 'import ensurepip' 2>/dev/null && return
+    [ "$1" = /usr/bin/python3 ] && install_package python3-venv && "$1" -c 'import ensurepip' 2>/dev/null
 }
 
 # What of pyproject.toml decides about an environment; the rest may change freely.

@@ -134,21 +134,32 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
         subprocess.run([sys.executable, "-c", "pass"], check=True)
         bare.append(1000 * (time.perf_counter() - started))
     result["start"] = {
-        "exec to synchronized, ms": {
-            name: figures["start_ms"] for name, figures in result["request"].items()
-        },
-        "python -c pass, ms": {"bare": median(bare)},
+        name: {"to_synchronized_ms": figures["start_ms"]}
+        for name, figures in result["request"].items()
     }
+    result["start"]["python -c pass"] = {"to_exit_ms": median(bare)}
     return result
 
 
 def print_table(result: dict[str, dict[str, Figures]]) -> None:
     """Print the figures for people."""
+    titles = {
+        "request": f"CreateContainer, {REQUEST_BYTES} bytes, {CONTAINERS} containers",
+        "ratio": "nriplugin's share (medians of the ratios within a turn)",
+        "synchronize": "Synchronize, by number of containers",
+        "present": "nriplugin's CreateContainer, by number of containers present",
+        "start": "from exec",
+    }
+    print(f"{sys.executable}: Python {sys.version}")
     for part, rows in result.items():
-        print(f"\n{part}")
+        columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+        print(f"\n{titles[part]}")
+        print(f"{'':16}" + "".join(f"{column:>19}" for column in columns))
         for row, figures in rows.items():
-            cells = "  ".join(f"{name} {value:.2f}" for name, value in figures.items())
-            print(f"  {row:24}{cells}")
+            cells = (
+                f"{figures[name]:.2f}" if name in figures else "" for name in columns
+            )
+            print(f"{row:16}" + "".join(f"{cell:>19}" for cell in cells))
 
 
 def main() -> None:

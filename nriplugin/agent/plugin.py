@@ -25,7 +25,12 @@ _log = logging.getLogger(__name__)
 class ResourcesPlugin(Plugin):
     """Converts cpu shares, quota and period, and the memory limit."""
 
-    views = MappingProxyType({"create_container": view.CreateContainerRequest})
+    views = MappingProxyType(
+        {
+            "create_container": view.CreateContainerRequest,
+            "synchronize": view.SynchronizeRequest,
+        }
+    )
 
     def configure(self, request: nri.ConfigureRequest) -> None:
         """Take the configuration that a launching runtime hands over."""
@@ -38,8 +43,8 @@ class ResourcesPlugin(Plugin):
             "registered with %s %s", request.runtime_name, request.runtime_version
         )
 
-    def synchronize(
-        self, pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container]
+    def synchronize(  # type: ignore[override] # the view declared above
+        self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
     ) -> None:
         """Existing containers keep what the runtime gave them."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))

@@ -40,6 +40,44 @@ class CreateContainerRequest(google.protobuf.message.Message):
 Global___CreateContainerRequest: typing_extensions.TypeAlias = CreateContainerRequest
 
 @typing.final
+class SynchronizeRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PODS_FIELD_NUMBER: builtins.int
+    CONTAINERS_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
+    more: builtins.bool
+    @property
+    def pods(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PodSandbox]: ...
+    @property
+    def containers(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Container]: ...
+    def __init__(
+        self,
+        *,
+        pods: collections.abc.Iterable[Global___PodSandbox] | None = ...,
+        containers: collections.abc.Iterable[Global___Container] | None = ...,
+        more: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["containers", b"containers", "more", b"more", "pods", b"pods"]) -> None: ...
+
+Global___SynchronizeRequest: typing_extensions.TypeAlias = SynchronizeRequest
+
+@typing.final
+class PodSandbox(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id"]) -> None: ...
+
+Global___PodSandbox: typing_extensions.TypeAlias = PodSandbox
+
+@typing.final
 class Container(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -79,8 +79,9 @@ class Session:
         self._handlers["Configure"] = Handler(
             nri.ConfigureRequest.FromString, self._configure
         )
+        synchronize = plugin.views.get("synchronize", nri.SynchronizeRequest)
         self._handlers["Synchronize"] = Handler(
-            nri.SynchronizeRequest.FromString, self._synchronize
+            synchronize.FromString, self._synchronize
         )
         self._inbox: deque[Call | Refusal | Answer | Deferred] = deque()
         self._updates = UpdateQueue(self._trunk.client)

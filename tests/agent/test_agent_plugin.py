@@ -30,17 +30,17 @@ def viewed(app: nri.Container) -> view.CreateContainerRequest:
     return view.CreateContainerRequest.FromString(request.SerializeToString())
 
 
-def test_the_view_has_the_numbers_of_nri() -> None:
+@pytest.mark.parametrize("name", ["CreateContainerRequest", "SynchronizeRequest"])
+def test_the_view_has_the_numbers_of_nri(name: str) -> None:
     """Field by field: same number, same type, or the plugin reads something else."""
-    pairs = [
-        (view.CreateContainerRequest.DESCRIPTOR, nri.CreateContainerRequest.DESCRIPTOR)
-    ]
+    pairs = [(getattr(view, name).DESCRIPTOR, getattr(nri, name).DESCRIPTOR)]
     compared = 0
     while pairs:
         mine, theirs = pairs.pop()
         for field in mine.fields:
             full = theirs.fields_by_name[field.name]
             assert (field.number, field.type) == (full.number, full.type)
+            assert field.is_repeated == full.is_repeated
             compared += 1
             if field.message_type and full.message_type:
                 pairs.append((field.message_type, full.message_type))
