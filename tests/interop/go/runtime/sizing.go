@@ -37,7 +37,7 @@ func padRequest(req *api.CreateContainerRequest, timeout time.Duration, size int
 	if size < smallest {
 		return fmt.Errorf("request size %d is below the minimum of %d", size, smallest)
 	}
-	// Adding what is missing settles within a few rounds, or jumps to and fro
+	// Adding what is missing settles within a few rounds, or jumps back and forth
 	// over a size that cannot be had.
 	padding := size - smallest
 	for range 10 {
