@@ -10,9 +10,9 @@ import contextlib
 import errno
 import logging
 import os
-import random
 import signal
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from nriplugin.errors import (
@@ -21,6 +21,7 @@ from nriplugin.errors import (
     RemoteProtocolError,
     RPCError,
 )
+from nriplugin.nri.backoff import Backoff
 from nriplugin.nri.launch import Launch, launch_from
 from nriplugin.nri.plugin import subscription
 from nriplugin.nri.session import Session
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
     from nriplugin.nri.plugin import Plugin
 
 _log = logging.getLogger(__name__)
-
-# Between two attempts, doubling. The first is short, because a runtime's restart takes
-# a second and containers started in between go without us; the last bounds how long a
-# node is without us after its runtime came back from a long absence.
-FIRST_DELAY_S = 0.1
-LAST_DELAY_S = 3.0
 
 
 class Runner:
@@ -62,25 +57,23 @@ class Runner:
             ConfigError: the plugin refuses to work with the runtime.
             OSError: the socket cannot be used, and waiting will not change that.
         """
-        delay_s = FIRST_DELAY_S
+        backoff = Backoff()
         trouble = ""
         while not self._stopped.is_set():
-            established, reason = self._connect_and_serve()
+            lived_s, reason = self._connect_and_serve()
             if self._launch.inherited_fd is not None:
                 _log.info("the runtime is gone (%s)", reason)
                 return
             if self._stopped.is_set():
                 return
-            if established:
-                delay_s, trouble = FIRST_DELAY_S, ""
+            if lived_s is not None:
+                trouble = ""
             if reason != trouble:  # said once, not at every attempt
                 _log.warning(
                     "not connected to %s: %s", self._launch.socket_path, reason
                 )
                 trouble = reason
-            # Half to all of it, so that plugins of one node do not dial in step.
-            self._stopped.wait(delay_s * random.uniform(0.5, 1))
-            delay_s = min(2 * delay_s, LAST_DELAY_S)
+            self._stopped.wait(backoff.next_delay_s(lived_s))
 
     def stop(self) -> None:
         """End `run` soon; from any thread or signal handler."""
@@ -88,28 +81,33 @@ class Runner:
         if self._session is not None:
             self._session.stop()
 
-    def _connect_and_serve(self) -> tuple[bool, str]:
-        """Return whether the connection came to work, and why it ended."""
+    def _connect_and_serve(self) -> tuple[float | None, str]:
+        """Return how long the connection worked, if at all, and why it ended."""
         try:
             sock = self._launch.connect()
         except OSError as exc:
             if exc.errno not in _PASSING:
                 raise
-            return False, exc.strerror or str(exc)
+            return None, exc.strerror or str(exc)
         session = Session(self._plugin, sock, self._launch, self.stats)
         self._session = session
         if self._stopped.is_set():  # between the check above and the assignment
             session.stop()
         reason = "stopped"
+        started = monotonic()
         try:
             session.run()
         except (ConnectionClosed, RemoteProtocolError, RPCError) as exc:
             reason = str(exc)
         finally:
             self._session = None
-        if session.established:
+        if not session.established:
+            return None, reason
+        try:
             self._plugin.disconnected(reason)
-        return session.established, reason
+        except Exception:  # noqa: BLE001 - the plugin's own code; we go on
+            _log.exception("the plugin's `disconnected` failed")
+        return monotonic() - started, reason
 
 
 # The runtime is not there, or not ready, yet. A permission or a path that is too long

@@ -75,6 +75,22 @@ def test_a_plugin_without_handlers_is_refused() -> None:
         Runner(Plugin(), Launch("test", "10", "/nowhere", None))
 
 
+def test_a_failing_disconnected_does_not_end_the_runner(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The plugin's own mistake, and the next connection is unharmed by it."""
+
+    class Clumsy(Recorder):
+        def disconnected(self, reason: str) -> None:
+            raise RuntimeError("clumsy")
+
+    with connected(Clumsy(), tmp_path) as (runtime, _):
+        runtime.stop()
+        runtime.start()
+        runtime.wait_for_plugin(2, timeout_s=PATIENCE_S)
+    assert "clumsy" in caplog.text
+
+
 class Picky(Recorder):
     def configure(self, request: nri.ConfigureRequest) -> None:
         raise ConfigError("field x: 'y', expected z")
