@@ -38,3 +38,13 @@ class RPCError(NRIPluginError):
 
 class ConfigError(NRIPluginError):
     """A mistake of the user's, in one line: field, value, what was expected."""
+
+
+class ConversionError(NRIPluginError):
+    """A resource that has no valid cgroup v2 value."""
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"{field}: {value!r}, expected {expected}")
+        self.field = field
+        self.value = value
+        self.expected = expected

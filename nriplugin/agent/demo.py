@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from nriplugin.agent.plugin import ResourcesPlugin
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.convert import convert
+from nriplugin.convert.sources import from_nri
 from nriplugin.nri.launch import launch_from
 from nriplugin.nri.runner import Runner
 from nriplugin.nri.runtime import Runtime
@@ -31,6 +33,7 @@ class Step:
     subject: str
     came_in: dict[str, str] = field(default_factory=dict)
     went_out: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ def _play(runtime: Runtime) -> Iterator[Step]:
             f"{part.pod}/{part.container} ({part.qos})",
             _numbers(part.resources),
             dict(created.adjust.linux.resources.unified),
+            _rules(part.resources),
         )
         actors.append((pod, container))
     pod, container = actors[1]
@@ -100,6 +104,7 @@ def _play(runtime: Runtime) -> Iterator[Step]:
         f"{pod.name}/{container.name}",
         _numbers(asked),
         dict(updated.resources.unified),
+        _rules(asked),
     )
     pod, container = actors[2]
     runtime.stop_container(pod, container)
@@ -120,6 +125,12 @@ def _plugin(path: str) -> Iterator[None]:
     finally:
         runner.stop()
         thread.join()
+
+
+def _rules(resources: nri.LinuxResources) -> dict[str, str]:
+    """Return why each file has its value."""
+    derived = convert(from_nri(resources)).derived
+    return {file: rule.text for file, _, rule in derived}
 
 
 def _numbers(resources: nri.LinuxResources) -> dict[str, str]:

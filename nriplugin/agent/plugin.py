@@ -13,13 +13,19 @@ from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
-from nriplugin.convert.files import files_of
+from nriplugin.convert import convert
+from nriplugin.convert.conversion import EXPLICIT_RULE
+from nriplugin.convert.sources import from_nri
 from nriplugin.nri import Plugin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _log = logging.getLogger(__name__)
+
+# Files that every cgroup v2 node has. One that is missing fails the container, so the
+# others are left to the runtime, which derives them from the same numbers.
+SENT = frozenset({"cpu.weight", "cpu.max", "memory.max"})
 
 
 class ResourcesPlugin(Plugin):
@@ -58,39 +64,34 @@ class ResourcesPlugin(Plugin):
     ) -> nri.CreateContainerResponse | None:
         """Answer with the v2 files of the new container."""
         resources = request.container.linux.resources
-        cpu = resources.cpu
-        files = files_of(
-            cpu.shares.value,
-            cpu.quota.value,
-            cpu.period.value,
-            resources.memory.limit.value,
-        )
-        for file in resources.unified:
-            files.pop(file, None)
-        if not files:
-            return None
-        response = nri.CreateContainerResponse()
-        unified = response.adjust.linux.resources.unified
-        for file, value in files.items():  # `update` takes twice as long
-            unified[file] = value
-        return response
+        given = from_nri(resources, report=False)
+        unified = None
+        for file, value, rule in convert(given).derived:
+            if file in SENT and rule is not EXPLICIT_RULE:
+                if unified is None:
+                    response = nri.CreateContainerResponse()
+                    unified = response.adjust.linux.resources.unified
+                unified[file] = value
+        return None if unified is None else response
 
     def update_container(
         self, request: nri.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
         """Answer with kubelet's whole request, which ours replaces, and the files."""
+        asked = request.linux_resources
+        given = from_nri(asked, report=False)
+        if given.quota_us is None:
+            # A period alone would lift the quota that the container has.
+            given = given._replace(period_us=None)
+        files = {
+            file: value
+            for file, value, rule in convert(given).derived
+            if file in SENT and rule is not EXPLICIT_RULE
+        }
+        if not files:
+            return None
         response = nri.UpdateContainerResponse()
         update = response.update.add(container_id=request.container.id)
-        resources = update.linux.resources
-        resources.CopyFrom(request.linux_resources)
-        cpu = resources.cpu
-        files = files_of(
-            cpu.shares.value,
-            cpu.quota.value,
-            cpu.period.value,
-            resources.memory.limit.value,
-        )
-        for file, value in files.items():
-            if file not in resources.unified:
-                resources.unified[file] = value
-        return response if files else None
+        update.linux.resources.CopyFrom(asked)
+        update.linux.resources.unified.update(files)
+        return response

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from nriplugin.agent.demo import Step
 
-WIDTHS = (17, 32, 35)
+WIDTHS = (17, 32, 35, 26)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,8 @@ def main(args: argparse.Namespace) -> int:
     if not args.json:
         print("Kubernetes still sends cgroup v1 numbers; the plugin answers with the")
         print("cgroup v2 files that the runtime then writes.\n")
-        _print_row("EVENT", "WHO", "CAME IN (v1)", "WENT OUT (v2)")
+        out = "WENT OUT (v2)".ljust(WIDTHS[3]) + "BECAUSE"
+        _print_row("EVENT", "WHO", "CAME IN (v1)", out)
     for step in play():
         if args.json:
             print(json.dumps(dataclasses.asdict(step)), flush=True)
@@ -40,7 +41,10 @@ def main(args: argparse.Namespace) -> int:
 
 def _print_step(step: Step) -> None:
     came_in = [f"{name} {value}" for name, value in step.came_in.items()]
-    went_out = [f"{file} = {value}" for file, value in sorted(step.went_out.items())]
+    went_out = [
+        f"{file} = {value}".ljust(WIDTHS[3]) + step.rules.get(file, "")
+        for file, value in sorted(step.went_out.items())
+    ]
     first = True
     for left, right in zip_longest(came_in or [""], went_out, fillvalue=""):
         _print_row(
@@ -52,6 +56,6 @@ def _print_step(step: Step) -> None:
 def _print_row(*cells: str) -> None:
     *padded, last = cells
     line = "".join(
-        cell.ljust(width) for cell, width in zip(padded, WIDTHS, strict=True)
+        cell.ljust(width) for cell, width in zip(padded, WIDTHS, strict=False)
     )
     print((line + last).rstrip(), flush=True)

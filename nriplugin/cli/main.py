@@ -11,7 +11,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from nriplugin.errors import ConfigError, NRIPluginError
+from nriplugin.errors import ConfigError, ConversionError, NRIPluginError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "run": "register with the node's container runtime and serve until stopped",
     "demo": "play a few pods against the plugin on an embedded runtime, without root",
+    "convert": "turn OCI resources into cgroup v2 files, or back",
+    "explain": "show which cgroup v2 files the pods in a manifest would get, and why",
     "version": "print the version",
 }
 
@@ -45,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         return int(args.main(args))
-    except ConfigError as exc:
+    except (ConfigError, ConversionError) as exc:
         print(f"nriplugin: {exc}", file=sys.stderr)
         return 2
     except BrokenPipeError:

@@ -19,7 +19,7 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import (
     ConfigError,
     ConnectionClosed,
-    LocalProtocolError,
+    NRIPluginError,
     RPCError,
 )
 from nriplugin.nri.dispatch import Handler, bind, drop_harmful
@@ -213,7 +213,7 @@ class Session:
         if isinstance(exc, UNDECODABLE):
             code = Code.INTERNAL
             _log.error("%s: the request cannot be decoded", call.method)
-        elif isinstance(exc, (LocalProtocolError, ConfigError)):
+        elif isinstance(exc, NRIPluginError):  # it says all there is to say
             _log.error("%s: %s", call.method, exc)
         else:
             _log.error("%s: the plugin's handler failed", call.method, exc_info=exc)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 APP = {"shares": 1024, "quota_us": 50_000, "limit_bytes": 1 << 28}
 FILES = {
-    "cpu.weight": "39",
+    "cpu.weight": "100",
     "cpu.max": "50000 100000",
     "memory.max": "268435456",
 }
@@ -80,7 +80,7 @@ def test_an_update_carries_the_whole_request_and_the_files() -> None:
     """Our entry replaces kubelet's, so nothing of it may be lost."""
     asked = container(**APP).linux.resources
     asked.cpu.cpus = "0-3"
-    asked.memory.swap.value = 5
+    asked.memory.swap.value = 1 << 29
     asked.unified["memory.max"] = "max"
     request = nri.UpdateContainerRequest(
         pod=pod(), container=container(), linux_resources=asked
@@ -102,8 +102,20 @@ def test_an_update_without_numbers_is_left_alone() -> None:
     asked.cpu.cpus = "2"
     for wrapped in (asked.cpu.shares, asked.cpu.quota, asked.memory.limit):
         wrapped.value = 0
+    asked.cpu.period.value = 100_000  # alone, it must not lift a quota
     request = nri.UpdateContainerRequest(linux_resources=asked)
     assert ResourcesPlugin().update_container(request) is None
+
+
+def test_numbers_that_cannot_be_converted_change_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The container starts, or fails, as it would have without us; we say why."""
+    with connected(ResourcesPlugin(), tmp_path) as (runtime, _):
+        result = runtime.create_container(pod(), container(shares=1024, quota_us=5))
+    assert not result.adjust.HasField("linux")
+    assert "cpu.quota: 5, expected 1000" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_configuration_may_come_from_the_runtime() -> None:
@@ -164,8 +176,8 @@ def test_the_play_shows_every_kind_of_pod() -> None:
         "RemoveContainer",
     ]
     assert steps[1].went_out == {
-        "cpu.weight": "79",
+        "cpu.weight": "174",
         "cpu.max": "200000 100000",
         "memory.max": str(1 << 30),
     }
-    assert steps[3].went_out == {"cpu.weight": "1"}
+    assert steps[3].went_out == {"cpu.weight": "1", "cpu.max": "max 100000"}

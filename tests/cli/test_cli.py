@@ -69,7 +69,7 @@ def test_an_unknown_word_is_exit_code_2(arguments: list[str]) -> None:
 
 def test_demo_prints_a_table_and_json() -> None:
     """The table is for people, the lines are for programs."""
-    assert "cpu.weight = 79" in cli("demo").stdout
+    assert "cpu.weight = 174" in cli("demo").stdout
     steps = [json.loads(line) for line in cli("demo", "--json").stdout.splitlines()]
     assert steps[1]["went_out"]["cpu.max"] == "200000 100000"
 
@@ -103,7 +103,7 @@ def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> 
         link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         assert (link.idx, link.name) == ("42", "me")
         created = runtime.create_container(pod(), container(shares=1024))
-        assert created.adjust.linux.resources.unified["cpu.weight"] == "39"
+        assert created.adjust.linux.resources.unified["cpu.weight"] == "100"
         child.process.send_signal(signal.SIGTERM)
         assert child.process.wait(PATIENCE_S) == 0
 

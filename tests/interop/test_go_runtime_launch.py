@@ -86,7 +86,7 @@ def test_a_launched_plugin_ends_with_its_runtime(
     launcher.install("45-ours", "-c", program, config="failurePolicy: fail\n")
     launcher.start(runtime)
     adjust = runtime.create()
-    assert adjust["linux"]["resources"]["unified"]["cpu.weight"] == "20"
+    assert adjust["linux"]["resources"]["unified"]["cpu.weight"] == "59"
     process = f"/proc/{pid_file.read_text()}/exe"
     runtime("shutdown")
     until(lambda: not has_program(process), "the plugin ended")

@@ -145,6 +145,6 @@ def test_two_plugins_take_turns(
     with nriplugin("--idx", "10", "--name", "first"), observer():
         runtime.wait_sync(2)
         adjust = runtime.create()
-        assert adjust["linux"]["resources"]["unified"]["cpu.weight"] == "20"
+        assert adjust["linux"]["resources"]["unified"]["cpu.weight"] == "59"
         assert adjust["annotations"]["observer/seen"] == "c900000"
         assert runtime("plugins")["connected"] == 2

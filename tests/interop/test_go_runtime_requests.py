@@ -96,7 +96,7 @@ def test_resources_become_unified_keys(runtime: GoRuntime, nriplugin: Starter) -
 
         adjust = runtime.create()
         assert adjust["linux"]["resources"]["unified"] == {
-            "cpu.weight": "20",
+            "cpu.weight": "59",
             "cpu.max": "50000 100000",
             "memory.max": "268435456",
         }
@@ -110,7 +110,7 @@ def test_resources_become_unified_keys(runtime: GoRuntime, nriplugin: Starter) -
         container = {**CONTAINER, "linux": {"resources": unlimited}}
         adjust = runtime.create(pod=POD, container=container)
         assert adjust["linux"]["resources"]["unified"] == {
-            "cpu.weight": "39",
+            "cpu.weight": "100",
             "cpu.max": "max 100000",
         }
 
@@ -132,7 +132,7 @@ def test_resources_become_unified_keys(runtime: GoRuntime, nriplugin: Starter) -
         for group, fields in asked.items():
             assert fields.items() <= resources[group].items()
         assert resources["unified"] == {
-            "cpu.weight": "79",
+            "cpu.weight": "174",
             "cpu.max": "150000 50000",
             "memory.max": "536870912",
         }

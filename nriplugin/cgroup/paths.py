@@ -1,0 +1,130 @@
+"""Where Kubernetes puts a pod and its containers, below the root of the hierarchy.
+
+Pure path building, for both of the kubelet's cgroup drivers. A cgroup is a sequence of
+components; cgroupfs makes each a directory, systemd joins them with `-` into the name
+of a slice and nests the slices (CgroupName in pkg/kubelet/cm/cgroup_manager_linux.go,
+ExpandSlice in opencontainers/cgroups).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from nriplugin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KUBEPODS = "kubepods"
+SLICE = ".slice"
+SCOPE = ".scope"
+
+# QoS class -> its cgroup below kubepods. Guaranteed pods have none of their own.
+_QOS = {"Guaranteed": (), "Burstable": ("burstable",), "BestEffort": ("besteffort",)}
+
+
+class Driver(StrEnum):
+    """Who makes the directories."""
+
+    CGROUPFS = "cgroupfs"
+    SYSTEMD = "systemd"
+
+
+class Runtime(StrEnum):
+    """Whose container it is; the value is what the names of its scopes begin with."""
+
+    CONTAINERD = "cri-containerd"
+    CRIO = "crio"
+
+
+def expand_slice(name: str) -> str:
+    """Return the path of a systemd slice: `a-b.slice` is `/a.slice/a-b.slice`.
+
+    Raises:
+        ConfigError: not the name of a slice.
+    """
+    stem = name.removesuffix(SLICE)
+    if stem == "-":
+        return "/"
+    components = stem.split("-")
+    if stem == name or "/" in name or "" in components:
+        raise ConfigError(
+            f"slice: {name!r}, expected A.slice or A-B.slice, no / and no part empty"
+        )
+    depths = range(1, len(components) + 1)
+    return "".join(f"/{'-'.join(components[:depth])}{SLICE}" for depth in depths)
+
+
+def slice_name(components: Sequence[str]) -> str:
+    """Return the name of a cgroup's slice; a `-` inside a component becomes `_`."""
+    _check(components)
+    return "-".join(part.replace("-", "_") for part in components) + SLICE
+
+
+def cgroup_path(components: Sequence[str], driver: Driver) -> str:
+    """Return the directory of a cgroup.
+
+    Raises:
+        ConfigError: a component that the kubelet does not allow.
+    """
+    if driver is Driver.SYSTEMD:
+        return expand_slice(slice_name(components))
+    _check(components)
+    return "/" + "/".join(components)
+
+
+def qos_components(qos_class: str, root: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the cgroup of a QoS class; `root` is the kubelet's cgroupRoot."""
+    if qos_class not in _QOS:
+        raise ConfigError(f"QoS class: {qos_class!r}, expected {', '.join(_QOS)}")
+    return (*root, KUBEPODS, *_QOS[qos_class])
+
+
+def pod_components(
+    qos_class: str, uid: str, root: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the cgroup of a pod."""
+    return (*qos_components(qos_class, root), f"pod{uid}")
+
+
+def scope_name(runtime: Runtime, container_id: str) -> str:
+    """Return the systemd unit of a container."""
+    _check([container_id])
+    return f"{runtime}-{container_id}{SCOPE}"
+
+
+def container_path(
+    pod: Sequence[str], container_id: str, driver: Driver, runtime: Runtime
+) -> str:
+    """Return the directory of a container in a pod; crun's inner one is not shown.
+
+    With cgroupfs, containerd uses the bare ID and CRI-O keeps its prefix.
+    """
+    if driver is Driver.SYSTEMD:
+        name = scope_name(runtime, container_id)
+    else:
+        _check([container_id])
+        bare = runtime is Runtime.CONTAINERD
+        name = container_id if bare else f"{runtime}-{container_id}"
+    return f"{cgroup_path(pod, driver)}/{name}"
+
+
+def oci_cgroups_path(
+    pod: Sequence[str], container_id: str, driver: Driver, runtime: Runtime
+) -> str:
+    """Return `linux.cgroupsPath` of the OCI spec: for systemd, SLICE:PREFIX:ID."""
+    if driver is Driver.SYSTEMD:
+        _check([container_id])
+        return f"{slice_name(pod)}:{runtime}:{container_id}"
+    return container_path(pod, container_id, driver, runtime)
+
+
+def _check(components: Sequence[str]) -> None:
+    """Refuse what the kubelet refuses, and what would lead elsewhere.
+
+    No `_`, so that a slice's name says which `-` were there before.
+    """
+    for part in components:
+        if part in ("", ".", "..") or any(char in part for char in "/_\0\n"):
+            raise ConfigError(f"cgroup: {part!r}, expected a name without / and _")

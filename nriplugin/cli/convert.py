@@ -1,0 +1,162 @@
+"""`nriplugin convert`: OCI resources to cgroup v2 files, or back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from nriplugin.convert import Conversion, Curve, convert
+from nriplugin.convert.reverse import reverse
+from nriplugin.convert.sources import from_oci
+from nriplugin.errors import ConfigError
+from nriplugin.kube.quantity import value as quantity
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+# Option -> place in OCI's linux.resources.
+NUMBERS = {
+    "shares": ("cpu", "shares"),
+    "quota": ("cpu", "quota"),
+    "period": ("cpu", "period"),
+    "burst": ("cpu", "burst"),
+    "idle": ("cpu", "idle"),
+    "pids": ("pids", "limit"),
+    "io-weight": ("blockIO", "weight"),
+}
+BYTES = {
+    "memory": ("memory", "limit"),
+    "swap": ("memory", "swap"),
+    "reservation": ("memory", "reservation"),
+}
+TEXTS = {"cpus": ("cpu", "cpus"), "mems": ("cpu", "mems")}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="OCI linux.resources as JSON, or a config.json; - or nothing is stdin, "
+        "unless options give the numbers",
+    )
+    for option in NUMBERS:
+        parser.add_argument(f"--{option}", metavar="N")
+    for option in BYTES:
+        parser.add_argument(
+            f"--{option}", metavar="BYTES", help="such as 512Mi; -1 is no limit"
+        )
+    for option in TEXTS:
+        parser.add_argument(f"--{option}", metavar="LIST", help="such as 0-3,8")
+    parser.add_argument(
+        "--curve",
+        choices=["auto", *Curve, "all"],
+        help="shares to weight; auto is quadratic where there is no node to ask "
+        "(default: all for the table, auto with --json and --reverse)",
+    )
+    parser.add_argument("--bfq", action="store_true", help="the node has io.bfq.weight")
+    parser.add_argument(
+        "--reverse",
+        action="store_true",
+        help='read files, {"cpu.weight": "39"}, and print the v1-style numbers',
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Convert and print."""
+    document = _from_options(args) or _from_json(args.file)
+    if args.reverse:
+        result = reverse(_files(document), _curves(args.curve or "auto")[0])
+        print(json.dumps(result, indent=None if args.json else 2))
+        return 0
+    resources = document
+    if isinstance(document.get("linux"), dict):  # a whole config.json
+        resources = document["linux"].get("resources")
+    curves = _curves(args.curve or ("auto" if args.json else "all"))
+    conversions = [
+        convert(from_oci(resources), curve, bfq=args.bfq) for curve in curves
+    ]
+    if args.json:
+        results = [_as_json(conversion) for conversion in conversions]
+        print(json.dumps(results if args.curve == "all" else results[0]))
+    else:
+        _print_table(conversions)
+    return 0
+
+
+def _curves(choice: str) -> list[Curve]:
+    if choice == "all":
+        return list(Curve)
+    return [Curve.QUADRATIC if choice == "auto" else Curve(choice)]
+
+
+def _from_options(args: argparse.Namespace) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for option, (section, field) in (NUMBERS | BYTES | TEXTS).items():
+        given = getattr(args, option.replace("-", "_"))
+        if given is not None:
+            read = str if option in TEXTS else _bytes if option in BYTES else int
+            try:
+                document.setdefault(section, {})[field] = read(given)
+            except (ConfigError, ValueError):
+                what = "bytes, such as 512Mi" if option in BYTES else "a whole number"
+                raise ConfigError(f"--{option}: {given!r}, expected {what}") from None
+    if document and args.file is not None:
+        raise ConfigError(f"FILE: {args.file!r}, expected none beside options")
+    return document
+
+
+def _bytes(text: str) -> int:
+    return -1 if text == "-1" else quantity(text)
+
+
+def _from_json(path: str | None) -> dict[str, Any]:
+    try:
+        if path in (None, "-"):
+            document = json.load(sys.stdin)
+        else:
+            with open(str(path), encoding="utf-8") as file:
+                document = json.load(file)
+    except (OSError, ValueError, RecursionError) as exc:
+        raise ConfigError(f"{path or 'stdin'}: {exc}, expected a JSON object") from exc
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path or 'stdin'}: expected a JSON object")
+    return document
+
+
+def _files(document: Mapping[str, Any]) -> dict[str, str]:
+    for file, value in document.items():
+        if not isinstance(value, str):
+            raise ConfigError(f"{file}: {value!r}, expected a string")
+    return dict(document)
+
+
+def _as_json(conversion: Conversion) -> dict[str, Any]:
+    return {
+        "curve": str(conversion.curve),
+        "files": conversion.files,
+        "dropped": [entry._asdict() for entry in conversion.dropped],
+        "clamped": [entry._asdict() for entry in conversion.clamped],
+    }
+
+
+def _print_table(conversions: list[Conversion]) -> None:
+    first = conversions[0]
+    several = len(conversions) > 1
+    rows = [["FILE", *(str(c.curve).upper() for c in conversions), "RULE"]]
+    for number, (file, _, rule) in enumerate(first.derived):
+        values = [c.derived[number].value.replace("\n", "; ") for c in conversions]
+        text = "by the curve" if several and file == "cpu.weight" else rule.text
+        rows.append([file, *values, f"{', '.join(rule.fields)}: {text}"])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[-1]]).rstrip())
+    for field, reason in first.dropped:
+        print(f"dropped {field}: {reason}")
+    for field, given, used, reason in first.clamped:
+        print(f"clamped {field}: {given} to {used}, {reason}")

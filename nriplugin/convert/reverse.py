@@ -1,0 +1,111 @@
+"""The way back: from cgroup v2 files to v1-style numbers, where there is one.
+
+For status and audits. Numbers come back as OCI JSON spells them, -1 for no limit; what
+has no v1 counterpart stays in `unified`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nriplugin.convert.curves import Curve, shares_of
+from nriplugin.convert.kernel import check
+from nriplugin.convert.readback import number_of_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def reverse(files: Mapping[str, str], curve: Curve = Curve.QUADRATIC) -> dict[str, Any]:
+    """Return OCI `linux.resources` that stand for these files.
+
+    Raises:
+        ConversionError: a value that the file cannot have.
+    """
+    left = {file: value.strip() for file, value in files.items() if value.strip()}
+    if left.get("cpu.idle") == "1":
+        left.pop("cpu.weight", None)  # what it shows then is no weight: 0, or 1
+    for file, value in left.items():
+        check(file, value)
+    result: dict[str, Any] = {}
+    cpu = _reverse_cpu(left, curve)
+    if cpu:
+        result["cpu"] = cpu
+    memory = _reverse_memory(left)
+    if memory:
+        result["memory"] = memory
+    if "pids.max" in left:
+        result["pids"] = {"limit": _number(left.pop("pids.max"))}
+    hugepages = _reverse_hugetlb(left)
+    if hugepages:
+        result["hugepageLimits"] = hugepages
+    weight = _reverse_io_weight(left)
+    if weight is not None:
+        result["blockIO"] = {"weight": weight}
+    if left:
+        result["unified"] = left
+    return result
+
+
+def _reverse_cpu(left: dict[str, str], curve: Curve) -> dict[str, Any]:
+    cpu: dict[str, Any] = {}
+    if "cpu.weight" in left:
+        cpu["shares"] = shares_of(int(left.pop("cpu.weight")), curve)
+    if "cpu.max" in left:
+        quota, *period = left.pop("cpu.max").split()
+        cpu["quota"] = _number(quota)
+        if period:
+            cpu["period"] = int(period[0])
+    for file, field in (("cpu.max.burst", "burst"), ("cpu.idle", "idle")):
+        if file in left:
+            cpu[field] = int(left.pop(file))
+    for file, field in (("cpuset.cpus", "cpus"), ("cpuset.mems", "mems")):
+        if file in left:
+            cpu[field] = left.pop(file)
+    return cpu
+
+
+def _reverse_memory(left: dict[str, str]) -> dict[str, Any]:
+    memory: dict[str, Any] = {}
+    if "memory.max" in left:
+        memory["limit"] = _number(left.pop("memory.max"))
+    if "memory.swap.max" in left:
+        swap = _number(left["memory.swap.max"])
+        limit: int = memory.get("limit", 0)
+        # Memory and swap together: without a limit on memory there is no sum, and
+        # v1 cannot say "no swap at all" then, because its 0 means "not given".
+        if swap == -1 or limit > 0 or (limit == -1 and swap > 0):
+            del left["memory.swap.max"]
+            memory["swap"] = swap if swap == -1 or limit == -1 else limit + swap
+    if "memory.low" in left:
+        memory["reservation"] = _number(left.pop("memory.low"))
+    return memory
+
+
+def _reverse_hugetlb(left: dict[str, str]) -> list[dict[str, Any]]:
+    limits = []
+    for file in sorted(left):
+        size = file.removeprefix("hugetlb.").removesuffix(".max")
+        if file != f"hugetlb.{size}.max" or "." in size or left[file] == "max":
+            continue
+        limit = left.pop(file)
+        limits.append({"pageSize": size, "limit": _number(limit)})
+        if left.get(f"hugetlb.{size}.rsvd.max") == limit:
+            del left[f"hugetlb.{size}.rsvd.max"]
+    return limits
+
+
+def _reverse_io_weight(left: dict[str, str]) -> int | None:
+    for file in ("io.bfq.weight", "io.weight"):
+        value = left.get(file, "").removeprefix("default ")
+        if value.isdecimal():
+            del left[file]
+            weight = int(value)
+            if file == "io.bfq.weight":
+                return weight
+            return 10 + -(-(weight - 1) * 990 // 9999)
+    return None
+
+
+def _number(text: str) -> int:
+    return -1 if text == "max" else number_of_bytes(text)

@@ -1,0 +1,56 @@
+"""Pod-level resources (KEP-2837): what the API server fills in for `spec.resources`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.kube.amounts import default_requests
+from nriplugin.kube.podspec import Role
+from nriplugin.kube.quantity import milli
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nriplugin.kube.amounts import Amounts, Requirements
+    from nriplugin.kube.podspec import Container
+
+
+def default_pod_requests(
+    given: Requirements, containers: Sequence[Container]
+) -> Amounts:
+    """Return the pod's requests, with absent ones filled in where it has limits.
+
+    From what its containers request together if any of them does, else from the
+    pod's limit.
+    """
+    if not given.limits:
+        return given.requests
+    together = {
+        name: f"{total}m"
+        for name in ("cpu", "memory")
+        if (total := _requested_together(name, containers)) is not None
+    }
+    return {**given.limits, **together, **given.requests}
+
+
+def _requested_together(name: str, containers: Sequence[Container]) -> int | None:
+    """Return the most that is requested at any time, in thousandths; None if nothing.
+
+    Init containers run one at a time, each beside the sidecars before it; then the
+    others run, beside all sidecars.
+    """
+    sidecars = apps = peak = 0
+    found = False
+    for container in containers:
+        requests = default_requests(container.requests, container.limits)
+        if name not in requests:
+            continue
+        found = True
+        amount = milli(requests[name])
+        if container.role is Role.INIT:
+            peak = max(peak, sidecars + amount)
+        elif container.role is Role.SIDECAR:
+            sidecars += amount
+        else:
+            apps += amount
+    return max(peak, sidecars + apps) if found else None

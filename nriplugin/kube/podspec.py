@@ -1,0 +1,75 @@
+"""A pod's spec, as far as resources go: its containers with their roles and amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from nriplugin.errors import ConfigError
+from nriplugin.kube.amounts import Amounts, Requirements, read_requirements
+
+
+class Role(StrEnum):
+    """When a container runs: before the others, beside them, or as one of them."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"  # an init container that is always restarted
+    APP = "app"
+
+
+class Container(NamedTuple):
+    """A container; requests and limits as given, without defaults."""
+
+    name: str
+    role: Role
+    requests: Amounts
+    limits: Amounts
+
+
+class PodSpec(NamedTuple):
+    """Containers in the order in which they start, and the pod's own resources."""
+
+    containers: tuple[Container, ...]
+    resources: Requirements | None
+
+
+def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
+    """Read a pod's `spec`.
+
+    Ephemeral containers are left out: they cannot have resources.
+
+    Raises:
+        ConfigError: no containers, or one that is malformed; says where.
+    """
+    if not spec.get("containers"):
+        raise ConfigError(f"{where}.containers: missing, expected at least one")
+    containers = (
+        *_read_containers(spec, "initContainers", where),
+        *_read_containers(spec, "containers", where),
+    )
+    resources = spec.get("resources")
+    if resources is None:
+        return PodSpec(containers, None)
+    return PodSpec(containers, read_requirements(resources, f"{where}.resources"))
+
+
+def _read_containers(
+    spec: Mapping[str, Any], key: str, where: str
+) -> Iterator[Container]:
+    entries = spec.get(key) or []
+    if not isinstance(entries, list):
+        raise ConfigError(f"{where}.{key}: {entries!r:.60}, expected a list")
+    for index, entry in enumerate(entries):
+        here = f"{where}.{key}[{index}]"
+        if not isinstance(entry, Mapping):
+            raise ConfigError(f"{here}: {entry!r:.60}, expected a container")
+        name = entry.get("name")
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{here}.name: {name!r}, expected a name")
+        role = Role.APP
+        if key == "initContainers":
+            always = entry.get("restartPolicy") == "Always"
+            role = Role.SIDECAR if always else Role.INIT
+        given = read_requirements(entry.get("resources"), f"{here}.resources")
+        yield Container(name, role, given.requests, given.limits)

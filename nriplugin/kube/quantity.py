@@ -1,0 +1,71 @@
+"""Kubernetes quantities ("100m", "1.5", "512Mi", "1e3"), exactly: no float anywhere.
+
+The grammar is that of apimachinery's resource.Quantity, less negative amounts, because
+nothing that we read may be negative. As there, a quantity with a binary suffix is
+capped at 2^63 - 1, and whoever wants whole units or thousandths gets them rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import TypeAlias
+
+from nriplugin.errors import ConfigError
+
+# As it stands in a manifest: YAML has numbers too.
+Quantity: TypeAlias = str | int | float
+
+MAX_INT64 = 2**63 - 1
+
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+# Lengths are bounded so that "1e999999999" is an error and not a very long wait.
+_QUANTITY = re.compile(
+    r"\+?(?=\.?[0-9])([0-9]{0,40})(?:\.([0-9]{0,40}))?"
+    r"(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]?))"
+)
+
+
+def parse(given: object, field: str = "quantity") -> Fraction:
+    """Return the exact amount.
+
+    Raises:
+        ConfigError: not a quantity, or a negative one; names the field and the value.
+    """
+    # The repr of a YAML number is the shortest text that reads back the same, so what
+    # the manifest said; the repr of anything else is no quantity.
+    match = _QUANTITY.fullmatch(given if isinstance(given, str) else repr(given))
+    if match is None:
+        raise ConfigError(
+            f"{field}: {given!r:.60}, expected a quantity such as 100m, 1.5 or 512Mi"
+        )
+    whole, decimals, exponent, suffix = match.groups(default="")
+    number = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
+    if suffix in _BINARY:
+        return min(number * (1 << _BINARY[suffix]), Fraction(MAX_INT64))
+    power = int(exponent) if exponent else _DECIMAL[suffix]
+    scale: int = 10 ** abs(power)
+    return number * scale if power >= 0 else number / scale
+
+
+def milli(given: object, field: str = "quantity") -> int:
+    """Return thousandths, rounded up, as Kubernetes' MilliValue."""
+    return math.ceil(parse(given, field) * 1000)
+
+
+def value(given: object, field: str = "quantity") -> int:
+    """Return whole units, rounded up, as Kubernetes' Value."""
+    return math.ceil(parse(given, field))

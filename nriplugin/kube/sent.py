@@ -1,0 +1,52 @@
+"""The cgroup v1 numbers that the kubelet sends to the runtime for a container."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.kube.amounts import default_requests
+from nriplugin.kube.kubelet import (
+    DEFAULT_PERIOD_US,
+    milli_cpu_to_quota,
+    milli_cpu_to_shares,
+)
+from nriplugin.kube.quantity import milli, value
+
+if TYPE_CHECKING:
+    from nriplugin.kube.amounts import Amounts
+    from nriplugin.kube.podspec import Container, PodSpec
+    from nriplugin.kube.quantity import Quantity
+
+
+class Sent(NamedTuple):
+    """As in CRI, where zero is "not given"."""
+
+    shares: int
+    quota_us: int
+    period_us: int
+    memory_limit_bytes: int
+
+
+def sent_for(
+    container: Container, spec: PodSpec, period_us: int = DEFAULT_PERIOD_US
+) -> Sent:
+    """Return what a kubelet with its default configuration sends."""
+    cpu_limit = _limit("cpu", container.limits, spec)
+    # A request of 0 is a request: only one that is absent is taken from a limit, the
+    # container's by the API server and the pod's by the kubelet.
+    requests = default_requests(container.requests, container.limits)
+    cpu_request = requests.get("cpu", cpu_limit)
+    return Sent(
+        shares=milli_cpu_to_shares(milli(cpu_request)),
+        quota_us=milli_cpu_to_quota(milli(cpu_limit), period_us),
+        period_us=period_us,
+        memory_limit_bytes=value(_limit("memory", container.limits, spec)),
+    )
+
+
+def _limit(name: str, limits: Amounts, spec: PodSpec) -> Quantity:
+    """Return a container's limit; without one the pod's, if the pod has any."""
+    limit = limits.get(name, 0)
+    if milli(limit) == 0 and spec.resources is not None:
+        return spec.resources.limits.get(name, 0)
+    return limit

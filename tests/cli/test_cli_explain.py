@@ -1,0 +1,158 @@
+"""`nriplugin explain` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from support.gopeers import ENVIRON
+from support.harness import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANIFEST = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  template:
+    spec:
+      initContainers:
+      - name: proxy
+        restartPolicy: Always
+        resources: {limits: {cpu: 0.1, memory: 64Mi}}
+      containers:
+      - name: app
+        resources:
+          requests: {cpu: 500m}
+          limits: {memory: 1Gi}
+---
+# Only a comment.
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+"""
+
+LISTING = """\
+Deployment shop/web
+  QoS class       Burstable
+  cgroupfs        /kubepods/burstable/pod<uid>
+  systemd         /kubepods.slice/kubepods-burstable.slice/\
+kubepods-burstable-pod<uid>.slice
+  container proxy (sidecar)
+    requests        cpu 0.1, memory 64Mi (cpu, memory from limits)
+    limits          cpu 0.1, memory 64Mi
+    kubelet sends   cpu.shares 102, cpu.quota 10000, cpu.period 100000, \
+memory.limit 67108864
+    cpu.weight = 17
+    cpu.max = 10000 100000
+    memory.max = 67108864
+  container app
+    requests        cpu 500m, memory 1Gi (memory from limits)
+    limits          memory 1Gi
+    kubelet sends   cpu.shares 512, cpu.period 100000, memory.limit 1073741824
+    cpu.weight = 59
+    cpu.max = max 100000
+    memory.max = 1073741824
+
+skipped, no pods: Service web
+"""
+
+
+def explain(
+    *arguments: str | Path, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nriplugin", "explain", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env=ENVIRON,
+    )
+
+
+def test_the_listing() -> None:
+    """Everything about every container, and what was skipped; rules end a line."""
+    done = explain("-", stdin=MANIFEST)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.partition(" from cpu.")[0] for line in done.stdout.splitlines()]
+    lines = [line.partition(" from memory.")[0].rstrip() for line in lines]
+    assert lines == LISTING.splitlines()
+    assert "from cpu.shares; quadratic: " in done.stdout
+
+
+def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:
+    """A list, in the order of the files."""
+    first, second = tmp_path / "1.yaml", tmp_path / "2.json"
+    first.write_text(MANIFEST)
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "db", "uid": "12-34"},
+        "spec": {"containers": [{"name": "db"}]},
+    }
+    second.write_text(json.dumps(pod))
+    done = explain("--json", first, second)
+    assert (done.returncode, done.stderr) == (0, "")
+    web, db = json.loads(done.stdout)
+    assert web["containers"][1]["files"][0] == {
+        "file": "cpu.weight",
+        "value": "59",
+        "fields": ["cpu.shares"],
+        "rule": web["containers"][0]["files"][0]["rule"],
+    }
+    assert db["cgroups"]["systemd"].endswith("/kubepods-besteffort-pod12_34.slice")
+
+
+@pytest.mark.parametrize(
+    ("curve", "weight"),
+    [("auto", "59"), ("kep", "20"), ("quadratic", "59"), ("proportional", "50")],
+)
+def test_the_curve_can_be_chosen(curve: str, weight: str) -> None:
+    """Without a node to ask, auto is what current runtimes do."""
+    done = explain("--json", "--curve", curve, "-", stdin=MANIFEST)
+    [web] = json.loads(done.stdout)
+    assert web["containers"][1]["files"][0]["value"] == weight
+
+
+@pytest.mark.parametrize("text", ["", "---\n---\n", "kind: List\nitems: []\n"])
+def test_no_pods_is_said(text: str) -> None:
+    """It is no mistake."""
+    done = explain("-", stdin=text)
+    assert (done.returncode, done.stdout) == (0, "no pods\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: [", "-: not YAML: "),
+        ("a: 2024-99-99", "-: not YAML: "),
+        ("\0", "-: not YAML: "),
+        ("hello", "-: document 1: 'hello', expected a Kubernetes object"),
+        (MANIFEST.replace("64Mi", "64MB"), "resources.limits.memory: '64MB', expected"),
+        (
+            MANIFEST.replace("0.1", "9G"),
+            "-: Deployment web: container proxy: cpu.quota",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(text: str, message: str) -> None:
+    """With the file and the place in it, and nothing on standard output."""
+    done = explain("-", stdin=text)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_read_is_exit_code_2(tmp_path: Path) -> None:
+    """Missing, or a directory."""
+    for path in (tmp_path / "missing.yaml", tmp_path):
+        done = explain(path)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"nriplugin: {path}: cannot be read: ")
