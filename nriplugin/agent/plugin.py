@@ -15,7 +15,7 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert import convert
 from nriplugin.convert.conversion import EXPLICIT_RULE
-from nriplugin.convert.sources import from_nri
+from nriplugin.convert.sources import core_from_nri
 from nriplugin.nri import Plugin
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ResourcesPlugin(Plugin):
     ) -> nri.CreateContainerResponse | None:
         """Answer with the v2 files of the new container."""
         resources = request.container.linux.resources
-        given = from_nri(resources, report=False)
+        given = core_from_nri(resources)
         unified = None
         for file, value, rule in convert(given).derived:
             if file in SENT and rule is not EXPLICIT_RULE:
@@ -79,7 +79,7 @@ class ResourcesPlugin(Plugin):
     ) -> nri.UpdateContainerResponse | None:
         """Answer with kubelet's whole request, which ours replaces, and the files."""
         asked = request.linux_resources
-        given = from_nri(asked, report=False)
+        given = core_from_nri(asked)
         if given.quota_us is None:
             # A period alone would lift the quota that the container has.
             given = given._replace(period_us=None)

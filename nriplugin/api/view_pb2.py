@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from nriplugin.api import nri_pb2 as nriplugin_dot_api_dot_nri__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18nriplugin/api/view.proto\x12\x0enriplugin.view\x1a\x17nriplugin/api/nri.proto\"F\n\x16\x43reateContainerRequest\x12,\n\tcontainer\x18\x02 \x01(\x0b\x32\x19.nriplugin.view.Container\"{\n\x12SynchronizeRequest\x12(\n\x04pods\x18\x01 \x03(\x0b\x32\x1a.nriplugin.view.PodSandbox\x12-\n\ncontainers\x18\x02 \x03(\x0b\x32\x19.nriplugin.view.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"\x18\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\"F\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12-\n\x05linux\x18\x0b \x01(\x0b\x32\x1e.nriplugin.view.LinuxContainer\"C\n\x0eLinuxContainer\x12\x31\n\tresources\x18\x03 \x01(\x0b\x32\x1e.nriplugin.view.LinuxResources\"\xcb\x02\n\x0eLinuxResources\x12\x31\n\x06memory\x18\x01 \x01(\x0b\x32!.nri.pkg.api.v1alpha1.LinuxMemory\x12+\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x1e.nri.pkg.api.v1alpha1.LinuxCPU\x12<\n\x0fhugepage_limits\x18\x03 \x03(\x0b\x32#.nri.pkg.api.v1alpha1.HugepageLimit\x12<\n\x07unified\x18\x06 \x03(\x0b\x32+.nriplugin.view.LinuxResources.UnifiedEntry\x12-\n\x04pids\x18\x08 \x01(\x0b\x32\x1f.nri.pkg.api.v1alpha1.LinuxPids\x1a.\n\x0cUnifiedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18nriplugin/api/view.proto\x12\x0enriplugin.view\x1a\x17nriplugin/api/nri.proto\"F\n\x16\x43reateContainerRequest\x12,\n\tcontainer\x18\x02 \x01(\x0b\x32\x19.nriplugin.view.Container\"{\n\x12SynchronizeRequest\x12(\n\x04pods\x18\x01 \x03(\x0b\x32\x1a.nriplugin.view.PodSandbox\x12-\n\ncontainers\x18\x02 \x03(\x0b\x32\x19.nriplugin.view.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"\x18\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\"F\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12-\n\x05linux\x18\x0b \x01(\x0b\x32\x1e.nriplugin.view.LinuxContainer\"C\n\x0eLinuxContainer\x12\x31\n\tresources\x18\x03 \x01(\x0b\x32\x1e.nriplugin.view.LinuxResources\"\xd2\x01\n\x0eLinuxResources\x12+\n\x06memory\x18\x01 \x01(\x0b\x32\x1b.nriplugin.view.LinuxMemory\x12%\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x18.nriplugin.view.LinuxCPU\x12<\n\x07unified\x18\x06 \x03(\x0b\x32+.nriplugin.view.LinuxResources.UnifiedEntry\x1a.\n\x0cUnifiedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"A\n\x0bLinuxMemory\x12\x32\n\x05limit\x18\x01 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\"\xaa\x01\n\x08LinuxCPU\x12\x34\n\x06shares\x18\x01 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64\x12\x32\n\x05quota\x18\x02 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\x12\x34\n\x06period\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,7 +45,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LINUXCONTAINER']._serialized_start=364
   _globals['_LINUXCONTAINER']._serialized_end=431
   _globals['_LINUXRESOURCES']._serialized_start=434
-  _globals['_LINUXRESOURCES']._serialized_end=765
-  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_start=719
-  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_end=765
+  _globals['_LINUXRESOURCES']._serialized_end=644
+  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_start=598
+  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_end=644
+  _globals['_LINUXMEMORY']._serialized_start=646
+  _globals['_LINUXMEMORY']._serialized_end=711
+  _globals['_LINUXCPU']._serialized_start=714
+  _globals['_LINUXCPU']._serialized_end=884
 # @@protoc_insertion_point(module_scope)

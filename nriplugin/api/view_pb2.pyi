@@ -136,29 +136,63 @@ class LinuxResources(google.protobuf.message.Message):
 
     MEMORY_FIELD_NUMBER: builtins.int
     CPU_FIELD_NUMBER: builtins.int
-    HUGEPAGE_LIMITS_FIELD_NUMBER: builtins.int
     UNIFIED_FIELD_NUMBER: builtins.int
-    PIDS_FIELD_NUMBER: builtins.int
     @property
-    def memory(self) -> nriplugin.api.nri_pb2.LinuxMemory: ...
+    def memory(self) -> Global___LinuxMemory: ...
     @property
-    def cpu(self) -> nriplugin.api.nri_pb2.LinuxCPU: ...
-    @property
-    def hugepage_limits(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[nriplugin.api.nri_pb2.HugepageLimit]: ...
+    def cpu(self) -> Global___LinuxCPU: ...
     @property
     def unified(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
-    @property
-    def pids(self) -> nriplugin.api.nri_pb2.LinuxPids: ...
     def __init__(
         self,
         *,
-        memory: nriplugin.api.nri_pb2.LinuxMemory | None = ...,
-        cpu: nriplugin.api.nri_pb2.LinuxCPU | None = ...,
-        hugepage_limits: collections.abc.Iterable[nriplugin.api.nri_pb2.HugepageLimit] | None = ...,
+        memory: Global___LinuxMemory | None = ...,
+        cpu: Global___LinuxCPU | None = ...,
         unified: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
-        pids: nriplugin.api.nri_pb2.LinuxPids | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["cpu", b"cpu", "memory", b"memory", "pids", b"pids"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["cpu", b"cpu", "hugepage_limits", b"hugepage_limits", "memory", b"memory", "pids", b"pids", "unified", b"unified"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["cpu", b"cpu", "memory", b"memory"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cpu", b"cpu", "memory", b"memory", "unified", b"unified"]) -> None: ...
 
 Global___LinuxResources: typing_extensions.TypeAlias = LinuxResources
+
+@typing.final
+class LinuxMemory(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LIMIT_FIELD_NUMBER: builtins.int
+    @property
+    def limit(self) -> nriplugin.api.nri_pb2.OptionalInt64: ...
+    def __init__(
+        self,
+        *,
+        limit: nriplugin.api.nri_pb2.OptionalInt64 | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["limit", b"limit"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["limit", b"limit"]) -> None: ...
+
+Global___LinuxMemory: typing_extensions.TypeAlias = LinuxMemory
+
+@typing.final
+class LinuxCPU(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SHARES_FIELD_NUMBER: builtins.int
+    QUOTA_FIELD_NUMBER: builtins.int
+    PERIOD_FIELD_NUMBER: builtins.int
+    @property
+    def shares(self) -> nriplugin.api.nri_pb2.OptionalUInt64: ...
+    @property
+    def quota(self) -> nriplugin.api.nri_pb2.OptionalInt64: ...
+    @property
+    def period(self) -> nriplugin.api.nri_pb2.OptionalUInt64: ...
+    def __init__(
+        self,
+        *,
+        shares: nriplugin.api.nri_pb2.OptionalUInt64 | None = ...,
+        quota: nriplugin.api.nri_pb2.OptionalInt64 | None = ...,
+        period: nriplugin.api.nri_pb2.OptionalUInt64 | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["period", b"period", "quota", b"quota", "shares", b"shares"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["period", b"period", "quota", b"quota", "shares", b"shares"]) -> None: ...
+
+Global___LinuxCPU: typing_extensions.TypeAlias = LinuxCPU

@@ -19,7 +19,6 @@ from nriplugin.convert.kernel import (
     check,
     quota_in,
 )
-from nriplugin.convert.model import UNLIMITED
 from nriplugin.convert.result import Rule
 from nriplugin.errors import ConversionError
 
@@ -100,14 +99,14 @@ def _convert_bandwidth(given: Resources, out: Conversion) -> None:
         raise ConversionError(
             "cpu.period", period, f"{MIN_PERIOD_US} to {MAX_PERIOD_US} (microseconds)"
         )
-    if quota is None or quota is UNLIMITED:
-        out.write("cpu.max", f"max {period}", MAX_RULE)
-        return
-    if not MIN_QUOTA_US <= quota <= MAX_QUOTA_US:
-        raise ConversionError(
-            "cpu.quota", quota, f"{MIN_QUOTA_US} to {MAX_QUOTA_US} (microseconds)"
-        )
-    out.write("cpu.max", f"{quota} {period}", MAX_RULE)
+    text = "max"
+    if isinstance(quota, int):
+        if not MIN_QUOTA_US <= quota <= MAX_QUOTA_US:
+            raise ConversionError(
+                "cpu.quota", quota, f"{MIN_QUOTA_US} to {MAX_QUOTA_US} (microseconds)"
+            )
+        text = str(quota)
+    out.write("cpu.max", f"{text} {period}", MAX_RULE)
 
 
 def _convert_burst(given: Resources, out: Conversion) -> None:

@@ -97,45 +97,46 @@ def read_number(field: str, value: object, *, zero: Zero | None = None) -> int |
 # NRI
 
 
-def from_nri(message: Any, *, report: bool = True) -> Resources:  # noqa: ANN401
-    """Read an NRI LinuxResources. Zero means "not given" everywhere.
+def from_nri(message: Any) -> Resources:  # noqa: ANN401 - LinuxResources
+    """Read an NRI LinuxResources. Zero means "not given" everywhere."""
+    cpu, memory, unset = message.cpu, message.memory, Zero.NOT_GIVEN
+    return core_from_nri(message)._replace(
+        cpus=cpu.cpus or None,
+        mems=cpu.mems or None,
+        memory_swap_bytes=read_amount("memory.swap", memory.swap.value, zero=unset),
+        memory_reservation_bytes=read_amount(
+            "memory.reservation", memory.reservation.value, zero=unset
+        ),
+        pids_limit=read_amount("pids.limit", message.pids.limit, zero=unset),
+        hugepage_limits=_hugepages(message.hugepage_limits),
+        v1_only=_nri_v1_only(cpu, memory),
+    )
 
-    Without `report`, fields that cgroup v2 has no file for are not even looked at: the
-    request path has no use for being told that they were dropped.
+
+def core_from_nri(message: Any) -> Resources:  # noqa: ANN401 - LinuxResources or a view
+    """Read what every node can be sent: cpu shares, quota and period, memory limit.
+
+    And `unified`, which wins. For the request path, which has no use for the rest.
     """
-    cpu, memory = message.cpu, message.memory
-    quota, limit, swap = cpu.quota.value, memory.limit.value, memory.swap.value
-    reservation, pids = memory.reservation.value, message.pids.limit
-    # Positional, in the order of the model's fields: keywords are slower, and this runs
-    # for every container.
+    cpu = message.cpu
+    quota, limit = cpu.quota.value, message.memory.limit.value
+    # By position: keywords, and a NamedTuple's own constructor, take a microsecond.
     return _new_resources(
         Resources,
         (
             cpu.shares.value or None,
             (UNLIMITED if quota < 0 else quota) or None,
             cpu.period.value or None,
-            None,
-            None,
-            cpu.cpus or None,
-            cpu.mems or None,
+            *_NOT_GIVEN[3:7],
             read_amount("memory.limit", limit) if limit < 0 else limit or None,
-            read_amount("memory.swap", swap) if swap < 0 else swap or None,
-            read_amount("memory.reservation", reservation)
-            if reservation < 0
-            else reservation or None,
-            (UNLIMITED if pids < 0 else pids) or None,
-            _hugepages(message.hugepage_limits),
-            None,
-            (),
-            (),
-            (),
+            *_NOT_GIVEN[8:16],
             message.unified,
-            _nri_v1_only(cpu, memory) if report else (),
+            (),
         ),
     )
 
 
-# A NamedTuple's own constructor is a Python function.
+_NOT_GIVEN = Resources()
 _new_resources = tuple.__new__
 
 

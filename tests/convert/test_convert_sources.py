@@ -11,7 +11,13 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.convert import UNLIMITED, Resources, convert
 from nriplugin.convert.conversion import V1_ONLY
 from nriplugin.convert.model import DeviceWeight, HugepageLimit, RdmaLimit, Throttle
-from nriplugin.convert.sources import MEANINGS, from_cri, from_nri, from_oci
+from nriplugin.convert.sources import (
+    MEANINGS,
+    core_from_nri,
+    from_cri,
+    from_nri,
+    from_oci,
+)
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:
@@ -458,3 +464,20 @@ def test_nothing_is_half_done(bad: dict[str, Any]) -> None:
     with pytest.raises(ConversionError):
         convert(given)
     assert repr(given) == before
+
+
+@pytest.mark.parametrize("quota", [0, -1, 50_000])
+@pytest.mark.parametrize("limit", [0, -1, 1 << 28])
+def test_the_core_of_nri_is_read_the_same(quota: int, limit: int) -> None:
+    """The request path reads less, but nothing differently."""
+    message = nri.LinuxResources(unified={"cpu.weight": "7"})
+    message.cpu.shares.value = 1024
+    message.cpu.quota.value = quota
+    message.cpu.period.value = 100_000
+    message.cpu.cpus = "0-3"
+    message.memory.limit.value = limit
+    message.memory.swap.value = -1
+    whole = from_nri(message)
+    assert whole.cpus == "0-3"
+    less = whole._replace(cpus=None, memory_swap_bytes=None)
+    assert core_from_nri(message) == less
