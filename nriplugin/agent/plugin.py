@@ -38,6 +38,10 @@ class ResourcesPlugin(Plugin):
         }
     )
 
+    def __init__(self, inactive_because: str = "") -> None:
+        """With a reason to be inactive, answer nothing: the node stays as it is."""
+        self._inactive_because = inactive_because
+
     def configure(self, request: nri.ConfigureRequest) -> None:
         """Take the configuration that a launching runtime hands over."""
         if request.config:
@@ -48,6 +52,8 @@ class ResourcesPlugin(Plugin):
         _log.info(
             "registered with %s %s", request.runtime_name, request.runtime_version
         )
+        if self._inactive_because:
+            _log.warning("inactive: %s", self._inactive_because)
 
     def synchronize(  # type: ignore[override] # the view declared above
         self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
@@ -63,6 +69,8 @@ class ResourcesPlugin(Plugin):
         self, request: view.CreateContainerRequest
     ) -> nri.CreateContainerResponse | None:
         """Answer with the v2 files of the new container."""
+        if self._inactive_because:
+            return None
         resources = request.container.linux.resources
         given = core_from_nri(resources)
         unified = None
@@ -78,6 +86,8 @@ class ResourcesPlugin(Plugin):
         self, request: nri.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
         """Answer with kubelet's whole request, which ours replaces, and the files."""
+        if self._inactive_because:
+            return None
         asked = request.linux_resources
         given = core_from_nri(asked)
         if given.quota_us is None:

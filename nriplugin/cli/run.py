@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.internal import api_implementation
 
 from nriplugin.agent.plugin import ResourcesPlugin
+from nriplugin.cgroup.version import detect_version
 from nriplugin.errors import ConfigError
 from nriplugin.nri.launch import DEFAULT_SOCKET, launch_from
 from nriplugin.nri.runner import Runner, stopping_on_signals
@@ -56,7 +57,9 @@ def main(args: argparse.Namespace) -> int:
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
-    plugin = ResourcesPlugin()
+    version = detect_version(os.environ)
+    inactive = "" if version.number == 2 else f"cgroup v1 ({version.evidence})"
+    plugin = ResourcesPlugin(inactive)
     if args.config is not None:
         from nriplugin.agent.config import read_config
 

@@ -108,6 +108,28 @@ def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> 
         assert child.process.wait(PATIENCE_S) == 0
 
 
+def test_run_is_inactive_on_cgroup_v1(tmp_path: Path) -> None:
+    """A v2 value would fail every container there, so none is sent."""
+    path = str(tmp_path / "nri.sock")
+    environ = {**ENVIRON, "NRIPLUGIN_CGROUP_VERSION": "1"}
+    command = [sys.executable, "-m", "nriplugin", "run", "--nri-socket", path]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
+    try:
+        with Runtime(path) as runtime:
+            runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+            app = container(shares=1024)
+            created = runtime.create_container(pod(), app)
+            updated = runtime.update_container(pod(), app, app.linux.resources)
+            process.terminate()
+            _, log = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert not created.adjust.HasField("linux")
+    assert not updated.resources.unified
+    assert "inactive: cgroup v1" in log
+
+
 STUCK = """
 import sys, threading
 from nriplugin.nri import Plugin, run

@@ -80,6 +80,7 @@ def test_a_launched_plugin_ends_with_its_runtime(
     program = (
         "import os, pathlib, runpy, sys\n"
         f"pathlib.Path({str(pid_file)!r}).write_text(str(os.getpid()))\n"
+        "os.environ['NRIPLUGIN_CGROUP_VERSION'] = '2'\n"
         "sys.argv[1:] = ['run']\n"
         "runpy.run_module('nriplugin', run_name='__main__')\n"
     )

@@ -34,8 +34,10 @@ NEWEST = VERSIONS[-1]
 
 Release = tuple[int, int]
 
-# Without what would make every start compile the generated messages again.
+# Without what would make every start compile the generated messages again, and as if on
+# a cgroup v2 node: the peers have no containers, so the machine's cgroups do not matter.
 ENVIRON = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+ENVIRON["NRIPLUGIN_CGROUP_VERSION"] = "2"
 
 
 class GoPeersMissing(Exception):
