@@ -35,7 +35,7 @@ NEWEST = VERSIONS[-1]
 Release = tuple[int, int]
 
 # Without what would make every start compile the generated messages again, and as if on
-# a cgroup v2 node: the peers have no containers, so the machine's cgroups do not matter.
+# a cgroup v2 node: the peers have no containers, so it does not matter what we have.
 ENVIRON = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 ENVIRON["NRIPLUGIN_CGROUP_VERSION"] = "2"
 
