@@ -7,8 +7,8 @@ YAML reader.
 from __future__ import annotations
 
 import msgspec
-import yaml
 
+from nriplugin.documents import load_documents
 from nriplugin.errors import ConfigError
 from nriplugin.nri import FailurePolicy
 
@@ -19,21 +19,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     failure_policy: FailurePolicy = FailurePolicy.IGNORE
 
 
-# PyYAML lets through what its constructors of dates and numbers raise.
-_YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
-
-
 def parse_config(text: str, source: str) -> Config:
     """Read a configuration; an empty one is all defaults.
 
     Raises:
         ConfigError: not YAML, or an unknown field, or a wrong value; says where.
     """
-    try:
-        document = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
-    except _YAML_ERRORS as exc:
-        reason = " ".join(str(exc).split())
-        raise ConfigError(f"{source}: not YAML: {reason}") from exc
+    documents = load_documents(text, source)
+    if len(documents) > 1:
+        raise ConfigError(f"{source}: {len(documents)} documents, expected one")
+    document = documents[0] if documents else None
     if document is None:
         return Config()
     try:

@@ -21,6 +21,8 @@ from nriplugin.nri import Plugin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nriplugin.cgroup.version import Version
+
 _log = logging.getLogger(__name__)
 
 # Files that every cgroup v2 node has. One that is missing fails the container, so the
@@ -38,9 +40,11 @@ class ResourcesPlugin(Plugin):
         }
     )
 
-    def __init__(self, inactive_because: str = "") -> None:
-        """With a reason to be inactive, answer nothing: the node stays as it is."""
-        self._inactive_because = inactive_because
+    def __init__(self, cgroup: Version | None = None) -> None:
+        """Answer nothing on cgroup v1, where a v2 value fails every container."""
+        self._inactive_because = ""
+        if cgroup is not None and cgroup.number != 2:
+            self._inactive_because = f"cgroup v{cgroup.number} ({cgroup.evidence})"
 
     def configure(self, request: nri.ConfigureRequest) -> None:
         """Take the configuration that a launching runtime hands over."""

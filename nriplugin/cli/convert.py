@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.convert import Conversion, Curve, convert
+from nriplugin.convert.curves import AUTO, curve_named
 from nriplugin.convert.reverse import reverse
 from nriplugin.convert.sources import from_oci
 from nriplugin.errors import ConfigError
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{option}", metavar="LIST", help="such as 0-3,8")
     parser.add_argument(
         "--curve",
-        choices=["auto", *Curve, "all"],
+        choices=[AUTO, *Curve, "all"],
         help="shares to weight; auto is quadratic where there is no node to ask "
         "(default: all for the table, auto with --json and --reverse)",
     )
@@ -70,13 +71,13 @@ def main(args: argparse.Namespace) -> int:
     """Convert and print."""
     document = _from_options(args) or _from_json(args.file)
     if args.reverse:
-        result = reverse(_files(document), _curves(args.curve or "auto")[0])
+        result = reverse(_files(document), _curves(args.curve or AUTO)[0])
         print(json.dumps(result, indent=None if args.json else 2))
         return 0
     resources = document
     if isinstance(document.get("linux"), dict):  # a whole config.json
         resources = document["linux"].get("resources")
-    curves = _curves(args.curve or ("auto" if args.json else "all"))
+    curves = _curves(args.curve or (AUTO if args.json else "all"))
     conversions = [
         convert(from_oci(resources), curve, bfq=args.bfq) for curve in curves
     ]
@@ -89,9 +90,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _curves(choice: str) -> list[Curve]:
-    if choice == "all":
-        return list(Curve)
-    return [Curve.QUADRATIC if choice == "auto" else Curve(choice)]
+    return list(Curve) if choice == "all" else [curve_named(choice)]
 
 
 def _from_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -115,16 +114,18 @@ def _bytes(text: str) -> int:
 
 
 def _from_json(path: str | None) -> dict[str, Any]:
+    source = "stdin" if path in (None, "-") else str(path)
     try:
-        if path in (None, "-"):
+        if source == "stdin":
             document = json.load(sys.stdin)
         else:
-            with open(str(path), encoding="utf-8") as file:
+            with open(source, encoding="utf-8") as file:
                 document = json.load(file)
     except (OSError, ValueError, RecursionError) as exc:
-        raise ConfigError(f"{path or 'stdin'}: {exc}, expected a JSON object") from exc
+        raise ConfigError(f"{source}: {exc}, expected a JSON object") from exc
     if not isinstance(document, dict):
-        raise ConfigError(f"{path or 'stdin'}: expected a JSON object")
+        kind = type(document).__name__
+        raise ConfigError(f"{source}: a {kind}, expected a JSON object")
     return document
 
 

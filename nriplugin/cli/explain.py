@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nriplugin.convert import Curve
+from nriplugin.convert.curves import AUTO, Curve, curve_named
 from nriplugin.engine.explain import explain_pod
 from nriplugin.errors import ConfigError
 from nriplugin.kube.manifests import read_manifests
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
     from nriplugin.engine.explain import ExplainedContainer, ExplainedPod
     from nriplugin.kube.manifests import Manifests
-
-# On a node, `auto` is what its runtime does; without one, what current runtimes do.
-AUTO = "auto"
-CURVE_WITHOUT_NODE = Curve.QUADRATIC
 
 LABEL_WIDTH = 15
 FILE_WIDTH = 29
@@ -38,16 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--curve",
-        choices=[AUTO, *(curve.value for curve in Curve)],
+        choices=[AUTO, *Curve],
         default=AUTO,
-        help=f"from shares to cpu.weight (default: auto, here {CURVE_WITHOUT_NODE})",
+        help=f"from shares to cpu.weight (default: auto, here {curve_named(AUTO)})",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list of pods")
 
 
 def main(args: argparse.Namespace) -> int:
     """Explain every pod of every file; nothing is printed if one of them is wrong."""
-    curve = CURVE_WITHOUT_NODE if args.curve == AUTO else Curve(args.curve)
+    curve = curve_named(args.curve)
     explained: list[ExplainedPod] = []
     skipped: list[str] = []
     for path in args.files:
@@ -71,22 +67,15 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _read(path: str) -> Manifests:
-    import yaml
+    from nriplugin.documents import load_documents
 
-    # Both are safe loaders; C is ten times faster and not in every build.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    # PyYAML lets through what its constructors of dates and numbers raise.
-    errors = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as exc:
         raise ConfigError(
             f"{path}: cannot be read: {exc.strerror}, expected a manifest"
         ) from exc
-    try:
-        documents = list(yaml.load_all(content, loader))
-    except errors as exc:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(exc).split())}") from exc
+    documents = load_documents(content, path)
     try:
         return read_manifests(documents)
     except ConfigError as exc:

@@ -57,16 +57,14 @@ def main(args: argparse.Namespace) -> int:
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
-    version = detect_version(os.environ)
-    inactive = "" if version.number == 2 else f"cgroup v1 ({version.evidence})"
-    plugin = ResourcesPlugin(inactive)
+    plugin = ResourcesPlugin(detect_version(os.environ))
     if args.config is not None:
         from nriplugin.agent.config import read_config
 
         plugin.failure_policy = read_config(args.config).failure_policy
     if api_implementation.Type() != "upb":
         _log.warning(
-            "protobuf is the %s implementation, 20 times slower than upb: "
+            "protobuf is the %s implementation, many times slower than upb: "
             "use an image with glibc",
             api_implementation.Type(),
         )

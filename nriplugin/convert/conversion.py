@@ -32,8 +32,9 @@ V1_ONLY = {
     "network.priorities": "cgroup v2 has no net_prio",
 }
 
-# Written in this order, whatever is already there is no obstacle: the kernel takes no
-# weight while idle, and no burst above the quota. All other files follow by name.
+# The kernel takes no weight while idle and no burst above the quota: in this order a
+# new cgroup takes them all. (Lowering both in an old one needs the burst first.) All
+# other files follow by name.
 _ORDER = {
     file: rank
     for rank, file in enumerate(

@@ -33,6 +33,15 @@ class Curve(StrEnum):
     PROPORTIONAL = "proportional"
 
 
+# On a node, what its runtime does; without one, what current runtimes do.
+AUTO = "auto"
+
+
+def curve_named(name: str) -> Curve:
+    """Return a curve by its name, or the one that `auto` is without a node."""
+    return Curve.QUADRATIC if name == AUTO else Curve(name)
+
+
 @lru_cache(maxsize=1024)  # a node's containers share a few numbers of shares
 def weight_of(shares: int, curve: Curve) -> int:
     """Return the weight of shares, which are clamped to their range first."""

@@ -1,10 +1,9 @@
 """Readers: from an NRI message, a CRI message, or OCI JSON to `Resources`.
 
 The three say "not given" and "no limit" in different ways; `MEANINGS` is where that is
-written down, once. NRI and CRI wrap or send every number and mean "not given" by 0
-(but for huge pages, where an entry is given by being there).
-In OCI JSON a field can be absent, so a 0 can be a 0; where runc and crun differ, it is
-read as runc reads it.
+written down, once. NRI and CRI wrap or send every number and mean "not given" by 0 (but
+for huge pages, where an entry is given by being there). In OCI JSON a field can be
+absent, so a 0 can be a 0; where runc and crun differ, it is read as runc reads it.
 
 Messages are taken as they come, by attribute: nothing in here imports protobuf.
 """
@@ -120,7 +119,7 @@ def core_from_nri(message: Any) -> Resources:  # noqa: ANN401 - LinuxResources o
     """
     cpu = message.cpu
     quota, limit = cpu.quota.value, message.memory.limit.value
-    # By position: keywords, and a NamedTuple's own constructor, take a microsecond.
+    # By position: keywords, and a NamedTuple's own constructor, are slower.
     return _new_resources(
         Resources,
         (

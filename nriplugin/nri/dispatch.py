@@ -41,9 +41,11 @@ def bind(plugin: Plugin) -> dict[str, Handler]:
     return table
 
 
-def is_known(service: str, rpc: str) -> bool:
-    """Whether there is such a method."""
-    return service == PLUGIN_SERVICE and (rpc in BY_RPC or rpc in _UNSUBSCRIBABLE)
+def unknown(service: str, rpc: str) -> str | None:
+    """Return what there is no such thing as: the service, the method, or neither."""
+    if service != PLUGIN_SERVICE:
+        return f"service {service}"
+    return None if rpc in BY_RPC or rpc in _UNSUBSCRIBABLE else f"method {rpc}"
 
 
 def is_event(rpc: str) -> bool:

@@ -136,9 +136,8 @@ class Link:
         arrived: deque[Call | Refusal | Answer] = deque()
         try:
             while True:
-                self._trunk.receive(
-                    arrived
-                )  # never alone: frames are judged one by one
+                # Nothing comes alone here, because every frame is judged.
+                self._trunk.receive(arrived)
                 while arrived:
                     self._take(arrived.popleft())
         except (ConnectionClosed, RemoteProtocolError) as exc:

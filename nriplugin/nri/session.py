@@ -22,7 +22,7 @@ from nriplugin.errors import (
     NRIPluginError,
     RPCError,
 )
-from nriplugin.nri.dispatch import Handler, bind, drop_harmful
+from nriplugin.nri.dispatch import Handler, bind, drop_harmful, unknown
 from nriplugin.nri.methods import (
     PLUGIN_CONNECTION,
     PLUGIN_SERVICE,
@@ -171,7 +171,8 @@ class Session:
         try:
             handler = self._handlers.get(method)
             if handler is None or service != PLUGIN_SERVICE:
-                reply = self._unimplemented(call)
+                what = unknown(service, method) or method
+                reply = self._trunk.failure(stream_id, Code.UNIMPLEMENTED, what)
             else:
                 parse, handle, may_update = handler
                 request = parse(payload)
@@ -200,11 +201,6 @@ class Session:
             self._come_back(call, stand_in)
         if self._updates:
             self._send_update()
-
-    def _unimplemented(self, call: Call) -> bytes:
-        known = call.service == PLUGIN_SERVICE
-        what = f"method {call.method}" if known else f"service {call.service}"
-        return self._trunk.failure(call.stream_id, Code.UNIMPLEMENTED, what)
 
     def _failure(self, call: Call, exc: Exception) -> bytes:
         """Return the answer to a request that raised, by the failure policy."""

@@ -17,7 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
-from nriplugin.nri.dispatch import is_event, is_known
+from nriplugin.nri.dispatch import is_event, unknown
 from nriplugin.nri.plugin import FailurePolicy
 from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal
 
@@ -55,10 +55,9 @@ class StandIn:
             ConnectionClosed: there is nobody to answer to.
         """
         trunk = self._trunk
-        if not is_known(call.service, call.method):
-            reply = trunk.failure(
-                call.stream_id, Code.UNIMPLEMENTED, f"method {call.method}"
-            )
+        what = unknown(call.service, call.method)
+        if what is not None:
+            reply = trunk.failure(call.stream_id, Code.UNIMPLEMENTED, what)
         elif is_event(call.method) or (
             self._policy is FailurePolicy.IGNORE and call.method != "Configure"
         ):

@@ -1,9 +1,9 @@
 """The common case in one step: one message, in one frame, in one piece.
 
 Nearly every request arrives like this and nearly every answer leaves like this. A
-plugin wakes up for each with cold caches, where every function that is entered counts:
-the general codecs take longer than everything else that happens to a request. These
-two functions do the same, byte for byte, where they apply, and decline where not.
+plugin wakes up for each with cold caches, where every function that is entered counts,
+and the general codecs enter many. These two functions do the same, byte for byte,
+where they apply, and decline where not.
 """
 
 from __future__ import annotations

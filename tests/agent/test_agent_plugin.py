@@ -141,6 +141,7 @@ def test_an_empty_configuration_is_all_defaults(text: str) -> None:
         ),
         ("failurePolicy: [", r"x: not YAML: .*line \d"),
         ("- 1", "x: Expected `object`"),
+        ("failurePolicy: fail\n---\n{}", "x: 2 documents, expected one"),
         ("failurePolicy: 2020-99-99", "x: not YAML: month"),
         ("failurePolicy: !!bool x", "x: not YAML"),
         ("failurePolicy: !!timestamp x", "x: not YAML"),

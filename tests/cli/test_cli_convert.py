@@ -108,7 +108,7 @@ def test_the_way_back() -> None:
         (["--quota", "5"], "", "cpu.quota: 5, expected 1000 to"),
         (["--shares", "1", "file"], "", "FILE: 'file', expected none beside options"),
         (["/nonexistent.json"], "", "/nonexistent.json: "),
-        ([], "[1]", "stdin: expected a JSON object"),
+        ([], "[1]", "stdin: a list, expected a JSON object"),
         ([], "{", "stdin: "),
         ([], '{"cpu": {"shares": true}}', "cpu.shares: True, expected a whole number"),
         (["--reverse"], '{"cpu.weight": 5}', "cpu.weight: 5, expected a string"),

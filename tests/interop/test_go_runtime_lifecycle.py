@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.gopeers import Child, nriplugin_command, until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
     from support.gopeers import CallLog, GoRuntime, Starter
@@ -65,11 +68,11 @@ def test_the_runtime_carries_on_without_a_killed_plugin(
         assert runtime("plugins")["connected"] == 1
 
 
-def test_a_plugin_killed_while_it_answers(
-    runtime: GoRuntime, observer: Starter, log: CallLog, tmp_path: Path
-) -> None:
-    """A container whose plugin dies in the middle of its request is created."""
-    hold = tmp_path / "hold"
+@contextmanager
+def in_the_middle_of_a_request(
+    runtime: GoRuntime, observer: Starter, log: CallLog, hold: Path
+) -> Iterator[tuple[Child, Future[Any]]]:
+    """A plugin that answers CreateContainer only when `hold` is gone."""
     hold.touch()
     runtime.start()
     with observer() as child, ThreadPoolExecutor(1) as other:
@@ -77,6 +80,15 @@ def test_a_plugin_killed_while_it_answers(
         pod = {"id": "p1", "annotations": {"hold": str(hold)}}
         adjust = other.submit(runtime.create, pod=pod)
         log.wait_for("CreateContainer")
+        yield child, adjust
+
+
+def test_a_plugin_killed_while_it_answers(
+    runtime: GoRuntime, observer: Starter, log: CallLog, tmp_path: Path
+) -> None:
+    """A container whose plugin dies in the middle of its request is created."""
+    request = in_the_middle_of_a_request(runtime, observer, log, tmp_path / "hold")
+    with request as (child, adjust):
         child.process.kill()
         assert adjust.result() is None
         runtime.wait_connections(0)
@@ -98,13 +110,7 @@ def test_sigterm_lets_the_request_under_way_end(
 ) -> None:
     """A plugin that is asked to end while it answers still answers."""
     hold = tmp_path / "hold"
-    hold.touch()
-    runtime.start()
-    with observer() as child, ThreadPoolExecutor(1) as other:
-        runtime.wait_sync()
-        pod = {"id": "p1", "annotations": {"hold": str(hold)}}
-        adjust = other.submit(runtime.create, pod=pod)
-        log.wait_for("CreateContainer")
+    with in_the_middle_of_a_request(runtime, observer, log, hold) as (child, adjust):
         child.process.terminate()
         hold.unlink()
         assert adjust.result()

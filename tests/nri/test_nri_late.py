@@ -115,7 +115,9 @@ def test_unknown_methods_stay_unimplemented(stuck: tuple[Stuck, RawPeer]) -> Non
     peer.send("CreateContainer", CREATE)
     peer.answer()
     peer.send("Foo", b"")
-    assert peer.answer().code == Code.UNIMPLEMENTED
+    assert peer.answer()[1:3] == (Code.UNIMPLEMENTED, "method Foo")
+    peer.send("CreateContainer", CREATE, service="other")
+    assert peer.answer()[1:3] == (Code.UNIMPLEMENTED, "service other")
 
 
 def test_policy_fail_fails_late_questions_but_not_events() -> None:
