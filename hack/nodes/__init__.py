@@ -1,0 +1,3 @@
+"""Throw-away nodes under qemu: a real kernel, a real runtime, and our plugin on it."""
+
+from __future__ import annotations

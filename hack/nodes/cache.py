@@ -1,0 +1,79 @@
+"""What was built is kept outside of the repository, under a key of all its inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def directory() -> Path:
+    """Return where nodes are kept."""
+    xdg = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = os.environ.get("NRIPLUGIN_CACHE") or Path(xdg) / "nriplugin"
+    return Path(base).absolute() / "nodes"
+
+
+def say(text: str) -> None:
+    """Print a line of progress."""
+    print(f"node: {text}", file=sys.stderr, flush=True)
+
+
+def digest(*parts: object) -> str:
+    """Return a short key of values, and of the contents of those that are paths."""
+    total = hashlib.sha256()
+    for part in parts:
+        for chunk in _contents(part) if isinstance(part, Path) else [repr(part)]:
+            total.update(chunk.encode() if isinstance(chunk, str) else chunk)
+            total.update(b"\0")
+    return total.hexdigest()[:16]
+
+
+def _contents(path: Path) -> Iterable[str | bytes]:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    for file in files:
+        if file.is_file() and "__pycache__" not in file.parts:
+            yield str(file.relative_to(path.parent))
+            yield file.read_bytes()
+
+
+def built(kind: str, key: str, what: str, build: Callable[[Path], None]) -> Path:
+    """Return the directory `kind-key`; if it is not there, `build` fills a new one.
+
+    Older ones of that kind go. A build that is interrupted leaves nothing behind that
+    is taken for a result, and of two builds at once the second waits for the first.
+    """
+    home = directory()
+    home.mkdir(parents=True, exist_ok=True)
+    result = home / f"{kind}-{key}"
+    with _locked(home / f"{kind}.lock"):
+        if result.exists():
+            return result
+        for old in home.glob(f"{kind}-*"):
+            shutil.rmtree(old)
+        say(what)
+        scratch = home / f"{kind}-unfinished"
+        scratch.mkdir()
+        began = time.monotonic()
+        build(scratch)
+        scratch.rename(result)
+        say(f"{kind} is ready after {time.monotonic() - began:.0f} s")
+    return result
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,101 @@
+"""Which nodes there are, and what each is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# What every root has. skopeo and conmon are CRI-O's; systemd is there in all of them
+# and is the init of those nodes that ask for it.
+PACKAGES = (
+    "busybox-static",
+    "ca-certificates",
+    "conmon",
+    "containerd",
+    "crun",
+    "dbus",
+    "iproute2",
+    "kmod",
+    "python3",
+    "python3-venv",
+    "runc",
+    "skopeo",
+    "systemd",
+    "systemd-sysv",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One kind of node.
+
+    `root` and `kernel` are Debian suites; `runtime` is containerd or crio, `config`
+    the runtime's configuration in guest/etc, `nri` whether the runtime offers it.
+    """
+
+    name: str
+    about: str
+    root: str
+    kernel: str
+    runtime: str
+    config: str
+    cgroup: int = 2
+    driver: str = "cgroupfs"
+    nri: bool = True
+
+
+NODES = {
+    node.name: node
+    for node in (
+        Node(
+            name="containerd-2",
+            about="newest containerd of Debian, NRI on by default, runc with the quadratic curve",
+            root="forky",
+            kernel="forky",
+            runtime="containerd",
+            config="containerd-2.toml",
+        ),
+        Node(
+            name="containerd-1.7",
+            about="containerd 1.7 with NRI enabled, runc and crun with the linear curve",
+            root="trixie",
+            kernel="trixie",
+            runtime="containerd",
+            config="containerd-1.7.toml",
+        ),
+        Node(
+            name="crio",
+            about="CRI-O with conmon, runc and crun",
+            root="forky",
+            kernel="trixie",
+            runtime="crio",
+            config="crio.conf",
+        ),
+        Node(
+            name="v1",
+            about="containerd 1.7 with NRI on a cgroup v1 kernel and layout",
+            root="trixie",
+            kernel="bookworm",
+            runtime="containerd",
+            config="containerd-1.7.toml",
+            cgroup=1,
+        ),
+        Node(
+            name="systemd",
+            about="containerd 2 under systemd, with the systemd cgroup driver",
+            root="forky",
+            kernel="forky",
+            runtime="containerd",
+            config="containerd-2-systemd.toml",
+            driver="systemd",
+        ),
+        Node(
+            name="containerd-1.6",
+            about="containerd 1.6, which has no NRI",
+            root="bookworm",
+            kernel="bookworm",
+            runtime="containerd",
+            config="containerd-1.6.toml",
+            nri=False,
+        ),
+    )
+}

@@ -1,0 +1,229 @@
+"""A booted node: qemu, its serial ports, and what can be asked of the guest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nodes import debian
+from nodes.cache import directory, say
+from nodes.payload import payload
+from nodes.shell import NodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from nodes.catalog import Node
+
+BOOT_S = 300
+QEMU = "qemu-system-x86_64"
+# Software emulation: what KVM there may be inside of a virtual machine cannot be relied
+# on. The emulation of cmpxchg16b (cx16) breaks kernels.
+CPU = ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16", "-smp", "2", "-m", "2048")
+COMMAND_LINE = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on"
+
+
+class Result(NamedTuple):
+    """What became of a command in the guest."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Disks(NamedTuple):
+    """Everything that a node is started from."""
+
+    kernel: Path
+    initrd: Path
+    images: tuple[Path, ...]
+
+
+def build(node: Node) -> Disks:
+    """Build what is not there yet."""
+    root, kernel = debian.root(node.root), debian.kernel(node.kernel)
+    images = (root / "root.img", kernel / "modules.img", payload(node) / "payload.img")
+    return Disks(kernel / "vmlinuz", kernel / "initrd", images)
+
+
+def qemu_command(disks: Disks, *options: str, append: str = "") -> list[str]:
+    """Return qemu's command line; nothing that the guest writes is kept."""
+    # It must not outlive us, whatever becomes of us.
+    argv = ["setpriv", "--pdeathsig", "KILL", QEMU, *CPU, "-no-reboot", "-nodefaults"]
+    argv += ["-display", "none", "-kernel", str(disks.kernel)]
+    argv += ["-initrd", str(disks.initrd), "-append", f"{COMMAND_LINE} {append}"]
+    for image in disks.images:
+        argv += ["-drive", f"file={image},format=raw,if=virtio,snapshot=on,cache=unsafe"]
+    return [*argv, *options]
+
+
+class Machine:
+    """A running guest. One user at a time: requests are answered in order."""
+
+    def __init__(self, node: Node, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.node = node
+        self.log = log
+        self._process = process
+        self._port = socket.socket(socket.AF_UNIX)
+        self._pending = b""
+
+    def run(
+        self,
+        *argv: str,
+        stdin: str = "",
+        timeout_s: float = 120,
+        env: Mapping[str, str] | None = None,
+        show: Callable[[str, str], None] | None = None,
+    ) -> Result:
+        """Run a command to its end; `show` gets the output as it comes."""
+        self._send("run", argv=argv, stdin=stdin, timeout_s=timeout_s, env=env)
+        output = {"stdout": "", "stderr": ""}
+        for answer in self._answers(timeout_s + 30):
+            for stream in output.keys() & answer.keys():
+                output[stream] += answer[stream]
+                if show is not None:
+                    show(stream, answer[stream])
+            if "done" in answer:
+                return Result(answer["done"], output["stdout"], output["stderr"])
+        raise AssertionError("the answers end with one that is done")
+
+    def check(self, *argv: str, **options: Any) -> str:
+        """Run a command that must succeed; return what it printed."""
+        result = self.run(*argv, **options)
+        if result.code != 0:
+            raise NodeError(
+                f"{' '.join(argv)}: exit code {result.code}\n{result.stdout}{result.stderr}"
+            )
+        return result.stdout
+
+    def spawn(
+        self, *argv: str, log: str, env: Mapping[str, str] | None = None
+    ) -> int:
+        """Start a command in the background and return its pid."""
+        return int(self._ask("spawn", argv=argv, log=log, env=env))
+
+    def poll(self, pid: int) -> int | None:
+        """Return the exit code of a background command, None while it runs."""
+        code: int | None = self._ask("poll", pid=pid)
+        return code
+
+    def stop(self, pid: int, number: int = signal.SIGTERM) -> int:
+        """Signal a background command, wait for its end and return its exit code."""
+        return int(self._ask("stop", pid=pid, signal=number))
+
+    def read(self, paths: Sequence[str]) -> dict[str, str | None]:
+        """Return the contents of files; None for what cannot be read."""
+        contents: dict[str, str | None] = self._ask("read", paths=list(paths))
+        return contents
+
+    def write(self, path: str, content: str) -> None:
+        """Write a file in the guest."""
+        self._ask("write", path=path, content=content)
+
+    def console(self) -> str:
+        """Return what the guest printed on its console."""
+        return self.log.read_text(errors="replace")
+
+    def _connect(self, path: Path) -> None:
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                self._port.connect(str(path))
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise self._failure("qemu did not start") from None
+                time.sleep(0.05)
+
+    def _await_ready(self) -> None:
+        for answer in self._answers(BOOT_S, last="ready"):
+            if "ready" in answer:
+                return
+
+    def _ask(self, operation: str, **fields: Any) -> Any:
+        self._send(operation, **fields)
+        for answer in self._answers(60):
+            if "done" in answer:
+                return answer["done"]
+        raise AssertionError("the answers end with one that is done")
+
+    def _send(self, operation: str, **fields: Any) -> None:
+        self._port.sendall(json.dumps({"operation": operation, **fields}).encode() + b"\n")
+
+    def _answers(self, limit_s: float, last: str = "done") -> Iterator[dict[str, Any]]:
+        deadline = time.monotonic() + limit_s
+        while True:
+            while b"\n" not in self._pending:
+                self._port.settimeout(max(0.01, deadline - time.monotonic()))
+                try:
+                    chunk = self._port.recv(1 << 16)
+                except TimeoutError:
+                    raise self._failure(f"no answer after {limit_s:.0f} s") from None
+                if not chunk:
+                    raise self._failure("the guest is gone")
+                self._pending += chunk
+            line, self._pending = self._pending.split(b"\n", 1)
+            answer = json.loads(line)
+            if "error" in answer:
+                raise NodeError(f"{self.node.name}: {answer['error']}")
+            yield answer
+            if last in answer:
+                return
+
+    def _failure(self, why: str) -> NodeError:
+        last = "\n".join(self.console().strip().splitlines()[-15:])
+        return NodeError(f"{self.node.name}: {why}; its console is in {self.log}\n{last}")
+
+    def power_off(self) -> None:
+        """Ask the guest to end, and end it."""
+        with contextlib.suppress(OSError):
+            self._send("end")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(30)
+        self._process.kill()
+        self._process.wait()
+        self._port.close()
+
+
+@contextlib.contextmanager
+def booted(node: Node, share: Path | None = None, limit_s: float = 3600) -> Iterator[Machine]:
+    """Boot a node for a while; it is gone afterwards, at the latest after `limit_s`.
+
+    `share` is a directory whose contents the guest finds in /with.
+    """
+    disks = build(node)
+    log = directory() / f"{node.name}.log"
+    scratch = Path(tempfile.mkdtemp(prefix="nriplugin-node-"))
+    if share is not None:
+        debian.make_disk(share, scratch / "with.img")
+        disks = disks._replace(images=(*disks.images, scratch / "with.img"))
+    port = scratch / "port"
+    # timeout(1) is the hard limit: a guest that spins would otherwise do so for ever.
+    argv = ["timeout", "--signal=KILL", str(int(limit_s))] + qemu_command(
+        disks,
+        *("-serial", f"file:{log}", "-device", "virtio-serial-pci"),
+        *("-chardev", f"socket,id=port,path={port},server=on,wait=off"),
+        *("-device", "virtserialport,chardev=port,name=nriplugin.node"),
+    )
+    environ = {**os.environ, "TMPDIR": str(scratch)}
+    began = time.monotonic()
+    say(f"{node.name}: booting")
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ)
+    machine = Machine(node, process, log)
+    try:
+        machine._connect(port)
+        machine._await_ready()
+        say(f"{node.name}: up after {time.monotonic() - began:.0f} s")
+        yield machine
+    finally:
+        machine.power_off()
+        shutil.rmtree(scratch)

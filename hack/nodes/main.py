@@ -1,0 +1,93 @@
+"""`hack/node`: build, boot and use throw-away nodes."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from nodes.cache import directory, say
+from nodes.catalog import NODES
+from nodes.machine import booted, build, qemu_command
+from nodes.shell import NodeError
+
+
+def main(argv: list[str]) -> int:
+    """Do what the command line says; 2 is the user's mistake, 1 ours."""
+    args = _parser().parse_args(argv)
+    try:
+        return int(COMMANDS[args.command](args))
+    except NodeError as exc:
+        say(str(exc))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hack/node", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("list", help="the nodes there are")
+    builder = commands.add_parser("build", help="build a node, or all of them")
+    builder.add_argument("nodes", nargs="*", choices=[[], *NODES], metavar="NAME")
+    runner = commands.add_parser("run", help="boot, run a command, power off")
+    runner.add_argument("node", choices=NODES, metavar="NAME")
+    runner.add_argument(
+        "--with", dest="share", type=Path, metavar="DIR", help="the guest has it in /with"
+    )
+    runner.add_argument(
+        "--limit", type=float, default=1800, metavar="SECONDS", help="hard time limit"
+    )
+    runner.add_argument("argv", nargs="+", metavar="-- COMMAND")
+    shell = commands.add_parser("shell", help="boot and open a shell (exit: power off)")
+    shell.add_argument("node", choices=NODES, metavar="NAME")
+    commands.add_parser("clean", help="remove everything that was built")
+    return parser
+
+
+def _list(_: argparse.Namespace) -> int:
+    for node in NODES.values():
+        there = "built" if [*directory().glob(f"payload-{node.name}-*/")] else ""
+        print(f"{node.name:15} {there:6} {node.about}")
+    return 0
+
+
+def _build(args: argparse.Namespace) -> int:
+    for name in args.nodes or NODES:
+        build(NODES[name])
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    def show(stream: str, text: str) -> None:
+        print(text, end="", file=getattr(sys, stream), flush=True)
+
+    with booted(NODES[args.node], args.share, args.limit) as machine:
+        return machine.run(*args.argv, timeout_s=args.limit, show=show).code
+
+
+def _shell(args: argparse.Namespace) -> int:
+    disks = build(NODES[args.node])
+    say("booting; leave with 'exit', or with Ctrl-A X if it hangs")
+    argv = qemu_command(disks, "-serial", "mon:stdio", append="node.shell")
+    return subprocess.run(argv, check=False).returncode
+
+
+def _clean(_: argparse.Namespace) -> int:
+    say(f"removing {directory()}")
+    shutil.rmtree(directory(), ignore_errors=True)
+    return 0
+
+
+COMMANDS = {
+    "list": _list,
+    "build": _build,
+    "run": _run,
+    "shell": _shell,
+    "clean": _clean,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,114 @@
+"""The disk that makes a root a node: our plugin, the runtime's settings, the tools.
+
+The plugin is installed as a user would: its wheel, with pip, on the guest's own Python.
+That runs in a chroot of the guest's root, at the machine's own speed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodes import debian, programs
+from nodes.box import write_box
+from nodes.cache import REPOSITORY, built, digest
+from nodes.shell import run
+
+if TYPE_CHECKING:
+    from nodes.catalog import Node
+
+GUEST = Path(__file__).parent / "guest"
+SOURCES = ("nriplugin", "pyproject.toml", "README.md", "LICENSE")
+# Named like a release to come, so that an upgrade can be played.
+NEXT_VERSION = "999.0"
+
+
+def payload(node: Node) -> Path:
+    """Return a directory with `payload.img`."""
+    root = debian.root(node.root)
+    tools = [programs.crictl()]
+    if node.runtime == "crio":
+        tools.append(programs.crio())
+    wheels = _wheels(root)
+
+    def build(directory: Path) -> None:
+        # Nodes of one root may be built at the same time, so not in the root itself.
+        tree = directory / "node"
+        shutil.copytree(GUEST, tree, ignore=shutil.ignore_patterns("__pycache__"))
+        for tool in tools:
+            for program in tool.iterdir():
+                shutil.copy(program, tree / "bin" / program.name)
+        write_box(root / "tree/bin/busybox", tree / "box.tar")
+        (tree / "settings").write_text(_settings(node))
+        shutil.copytree(wheels / "wheels", tree / "wheels")
+        shutil.copytree(wheels / "nriplugin", tree / "nriplugin", symlinks=True)
+        debian.make_disk(tree, directory / "payload.img")
+        shutil.rmtree(tree)
+
+    return built(
+        f"payload-{node.name}",
+        digest(node, root.name, [tool.name for tool in tools], wheels.name, GUEST, Path(__file__)),
+        f"{node.name}: packing the plugin and the tools",
+        build,
+    )
+
+
+def _settings(node: Node) -> str:
+    return (
+        f"NAME={node.name}\nRUNTIME={node.runtime}\nCONFIG={node.config}\n"
+        f"CGROUP={node.cgroup}\nDRIVER={node.driver}\n"
+    )
+
+
+def _wheels(root: Path) -> Path:
+    """Return a directory with `wheels` and `nriplugin`, where they are installed."""
+
+    def build(directory: Path) -> None:
+        tree, wheels = root / "tree", directory / "wheels"
+        pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+        _build_wheel(pip, directory / "source", wheels, None)
+        _build_wheel(pip, directory / "source", directory / "next", NEXT_VERSION)
+        version = run("chroot", tree, "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+        # With this machine's settings for pip, for the guest's Python.
+        run(
+            *(*pip, "download", "--only-binary=:all:", "--dest", wheels),
+            *("--python-version", version.strip(), *wheels.glob("*.whl")),
+        )
+        place = tree / "node"
+        shutil.copytree(wheels, place / "wheels")
+        try:
+            run("chroot", tree, "python3", "-m", "venv", "/node/nriplugin")
+            run(
+                *("chroot", tree, "/node/nriplugin/bin/pip", "-q", "--isolated", "install"),
+                *("--no-index", "--find-links", "/node/wheels", "nriplugin"),
+            )
+            (place / "nriplugin").rename(directory / "nriplugin")
+        finally:
+            shutil.rmtree(place)
+            place.mkdir()
+        for wheel in (directory / "next").iterdir():
+            wheel.rename(wheels / wheel.name)
+
+    return built(
+        f"wheels-{root.name.rsplit('-', 1)[0]}",
+        digest(root.name, sys.version, Path(__file__), *(REPOSITORY / name for name in SOURCES)),
+        "the plugin's wheel: building and installing",
+        build,
+    )
+
+
+def _build_wheel(pip: list[str], source: Path, wheels: Path, version: str | None) -> None:
+    source.mkdir()
+    for name in SOURCES:
+        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
+        copy(REPOSITORY / name, source / name)
+    if version is not None:
+        init = source / "nriplugin/__init__.py"
+        text, count = re.subn(r'(__version__ = )".*"', rf'\1"{version}"', init.read_text())
+        assert count == 1, "nriplugin/__init__.py says the version in another way now"
+        init.write_text(text)
+    run(*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source)
+    shutil.rmtree(source)

@@ -1,0 +1,65 @@
+"""crictl and CRI-O, which Debian does not have: released versions, built with Go.
+
+Each has a module of its own in programs/, whose go.sum pins what the proxy may send.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nodes.cache import built, digest
+from nodes.shell import run
+
+MODULES = Path(__file__).parent / "programs"
+CRIO = "github.com/cri-o/cri-o"
+
+
+def crictl() -> Path:
+    """Return the directory with `crictl`."""
+    return built(
+        "crictl",
+        _key("crictl"),
+        "crictl: building (about a minute)",
+        lambda directory: _go_build(
+            "crictl", "sigs.k8s.io/cri-tools/cmd/crictl", directory
+        ),
+    )
+
+
+def crio() -> Path:
+    """Return the directory with `crio` and `pinns`, its helper that pins namespaces."""
+
+    def build(directory: Path) -> None:
+        # Without C libraries for signatures and btrfs, which it can do without.
+        tags = "containers_image_openpgp exclude_graphdriver_btrfs"
+        _go_build("crio", f"{CRIO}/cmd/crio", directory, tags)
+        source = run(
+            *("go", "list", "-m", "-f", "{{.Dir}}", CRIO),
+            cwd=MODULES / "crio",
+            env=_environ(),
+        )
+        files = sorted(Path(source.strip(), "pinns/src").glob("*.c"))
+        run("gcc", "-std=c99", "-Os", "-static", "-o", directory / "pinns", *files)
+
+    return built("crio", _key("crio"), "CRI-O: building (about three minutes)", build)
+
+
+def _key(name: str) -> str:
+    return digest(MODULES / name, run("go", "env", "GOVERSION"), Path(__file__))
+
+
+def _environ() -> dict[str, str]:
+    # What the user has configured for other modules must not change the result.
+    fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    return {**os.environ, **fixed, "GOFLAGS": "-mod=readonly"}
+
+
+def _go_build(name: str, package: str, directory: Path, tags: str = "") -> None:
+    run(
+        *("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"),
+        *(f"-tags={tags}", "-o", directory / name, package),
+        cwd=MODULES / name,
+        env=_environ(),
+        limit_s=1800,
+    )
