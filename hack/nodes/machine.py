@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nodes import debian
+from nodes import kernels, roots
 from nodes.cache import directory, say
+from nodes.disk import make_disk
 from nodes.payload import payload
 from nodes.shell import NodeError
 
@@ -50,7 +51,7 @@ class Disks(NamedTuple):
 
 def build(node: Node) -> Disks:
     """Build what is not there yet."""
-    root, kernel = debian.root(node.root), debian.kernel(node.kernel)
+    root, kernel = roots.root(node.root), kernels.kernel(node.kernel)
     images = (root / "root.img", kernel / "modules.img", payload(node) / "payload.img")
     return Disks(kernel / "vmlinuz", kernel / "initrd", images)
 
@@ -62,7 +63,10 @@ def qemu_command(disks: Disks, *options: str, append: str = "") -> list[str]:
     argv += ["-display", "none", "-kernel", str(disks.kernel)]
     argv += ["-initrd", str(disks.initrd), "-append", f"{COMMAND_LINE} {append}"]
     for image in disks.images:
-        argv += ["-drive", f"file={image},format=raw,if=virtio,snapshot=on,cache=unsafe"]
+        argv += [
+            "-drive",
+            f"file={image},format=raw,if=virtio,snapshot=on,cache=unsafe",
+        ]
     return [*argv, *options]
 
 
@@ -105,9 +109,7 @@ class Machine:
             )
         return result.stdout
 
-    def spawn(
-        self, *argv: str, log: str, env: Mapping[str, str] | None = None
-    ) -> int:
+    def spawn(self, *argv: str, log: str, env: Mapping[str, str] | None = None) -> int:
         """Start a command in the background and return its pid."""
         return int(self._ask("spawn", argv=argv, log=log, env=env))
 
@@ -146,8 +148,8 @@ class Machine:
 
     def _await_ready(self) -> None:
         for answer in self._answers(BOOT_S, last="ready"):
-            if "ready" in answer:
-                return
+            if answer.get("ready"):
+                raise self._failure(answer["ready"])
 
     def _ask(self, operation: str, **fields: Any) -> Any:
         self._send(operation, **fields)
@@ -157,7 +159,9 @@ class Machine:
         raise AssertionError("the answers end with one that is done")
 
     def _send(self, operation: str, **fields: Any) -> None:
-        self._port.sendall(json.dumps({"operation": operation, **fields}).encode() + b"\n")
+        self._port.sendall(
+            json.dumps({"operation": operation, **fields}).encode() + b"\n"
+        )
 
     def _answers(self, limit_s: float, last: str = "done") -> Iterator[dict[str, Any]]:
         deadline = time.monotonic() + limit_s
@@ -181,7 +185,9 @@ class Machine:
 
     def _failure(self, why: str) -> NodeError:
         last = "\n".join(self.console().strip().splitlines()[-15:])
-        return NodeError(f"{self.node.name}: {why}; its console is in {self.log}\n{last}")
+        return NodeError(
+            f"{self.node.name}: {why}; its console is in {self.log}\n{last}"
+        )
 
     def power_off(self) -> None:
         """Ask the guest to end, and end it."""
@@ -195,7 +201,9 @@ class Machine:
 
 
 @contextlib.contextmanager
-def booted(node: Node, share: Path | None = None, limit_s: float = 3600) -> Iterator[Machine]:
+def booted(
+    node: Node, share: Path | None = None, limit_s: float = 3600
+) -> Iterator[Machine]:
     """Boot a node for a while; it is gone afterwards, at the latest after `limit_s`.
 
     `share` is a directory whose contents the guest finds in /with.
@@ -204,7 +212,7 @@ def booted(node: Node, share: Path | None = None, limit_s: float = 3600) -> Iter
     log = directory() / f"{node.name}.log"
     scratch = Path(tempfile.mkdtemp(prefix="nriplugin-node-"))
     if share is not None:
-        debian.make_disk(share, scratch / "with.img")
+        make_disk(share, scratch / "with.img")
         disks = disks._replace(images=(*disks.images, scratch / "with.img"))
     port = scratch / "port"
     # timeout(1) is the hard limit: a guest that spins would otherwise do so for ever.

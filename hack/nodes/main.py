@@ -35,7 +35,11 @@ def _parser() -> argparse.ArgumentParser:
     runner = commands.add_parser("run", help="boot, run a command, power off")
     runner.add_argument("node", choices=NODES, metavar="NAME")
     runner.add_argument(
-        "--with", dest="share", type=Path, metavar="DIR", help="the guest has it in /with"
+        "--with",
+        dest="share",
+        type=Path,
+        metavar="DIR",
+        help="the guest has it in /with",
     )
     runner.add_argument(
         "--limit", type=float, default=1800, metavar="SECONDS", help="hard time limit"

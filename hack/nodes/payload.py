@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodes import debian, programs
+from nodes import programs
 from nodes.box import write_box
 from nodes.cache import REPOSITORY, built, digest
+from nodes.disk import make_disk
+from nodes.roots import root as build_root
 from nodes.shell import run
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ NEXT_VERSION = "999.0"
 
 def payload(node: Node) -> Path:
     """Return a directory with `payload.img`."""
-    root = debian.root(node.root)
+    root = build_root(node.root)
     tools = [programs.crictl()]
     if node.runtime == "crio":
         tools.append(programs.crio())
@@ -45,12 +47,19 @@ def payload(node: Node) -> Path:
         (tree / "settings").write_text(_settings(node))
         shutil.copytree(wheels / "wheels", tree / "wheels")
         shutil.copytree(wheels / "nriplugin", tree / "nriplugin", symlinks=True)
-        debian.make_disk(tree, directory / "payload.img")
+        make_disk(tree, directory / "payload.img")
         shutil.rmtree(tree)
 
     return built(
         f"payload-{node.name}",
-        digest(node, root.name, [tool.name for tool in tools], wheels.name, GUEST, Path(__file__)),
+        digest(
+            node,
+            root.name,
+            [tool.name for tool in tools],
+            wheels.name,
+            GUEST,
+            Path(__file__),
+        ),
         f"{node.name}: packing the plugin and the tools",
         build,
     )
@@ -71,7 +80,13 @@ def _wheels(root: Path) -> Path:
         pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
         _build_wheel(pip, directory / "source", wheels, None)
         _build_wheel(pip, directory / "source", directory / "next", NEXT_VERSION)
-        version = run("chroot", tree, "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+        version = run(
+            "chroot",
+            tree,
+            "python3",
+            "-c",
+            "import sys; print(*sys.version_info[:2], sep='.')",
+        )
         # With this machine's settings for pip, for the guest's Python.
         run(
             *(*pip, "download", "--only-binary=:all:", "--dest", wheels),
@@ -82,7 +97,14 @@ def _wheels(root: Path) -> Path:
         try:
             run("chroot", tree, "python3", "-m", "venv", "/node/nriplugin")
             run(
-                *("chroot", tree, "/node/nriplugin/bin/pip", "-q", "--isolated", "install"),
+                *(
+                    "chroot",
+                    tree,
+                    "/node/nriplugin/bin/pip",
+                    "-q",
+                    "--isolated",
+                    "install",
+                ),
                 *("--no-index", "--find-links", "/node/wheels", "nriplugin"),
             )
             (place / "nriplugin").rename(directory / "nriplugin")
@@ -94,20 +116,29 @@ def _wheels(root: Path) -> Path:
 
     return built(
         f"wheels-{root.name.rsplit('-', 1)[0]}",
-        digest(root.name, sys.version, Path(__file__), *(REPOSITORY / name for name in SOURCES)),
+        digest(
+            root.name,
+            sys.version,
+            Path(__file__),
+            *(REPOSITORY / name for name in SOURCES),
+        ),
         "the plugin's wheel: building and installing",
         build,
     )
 
 
-def _build_wheel(pip: list[str], source: Path, wheels: Path, version: str | None) -> None:
+def _build_wheel(
+    pip: list[str], source: Path, wheels: Path, version: str | None
+) -> None:
     source.mkdir()
     for name in SOURCES:
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
         copy(REPOSITORY / name, source / name)
     if version is not None:
         init = source / "nriplugin/__init__.py"
-        text, count = re.subn(r'(__version__ = )".*"', rf'\1"{version}"', init.read_text())
+        text, count = re.subn(
+            r'(__version__ = )".*"', rf'\1"{version}"', init.read_text()
+        )
         assert count == 1, "nriplugin/__init__.py says the version in another way now"
         init.write_text(text)
     run(*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source)

@@ -1,6 +1,6 @@
 """The guest's end of the serial port: one JSON object per line, in and out.
 
-A request names an operation; the answers to it end with one that has "done" or "error".
+The first says what went wrong with the runtime, if anything. A request names an operation; the answers to it end with one that has "done" or "error".
 Standard library only: it runs on the guest's own Python.
 """
 
@@ -20,7 +20,8 @@ PORT = "nriplugin.node"
 
 def main() -> None:
     with open_port() as port:
-        answer(port, ready=True)
+        with open("/run/runtime.failure") as file:
+            answer(port, ready=file.read())
         for line in port:
             request = json.loads(line)
             operation = OPERATIONS[request.pop("operation")]

@@ -1,7 +1,4 @@
-"""Roots and kernels, from Debian's packages.
-
-The mirror is the one that this machine itself uses, read from its apt sources.
-"""
+"""Kernels of Debian's suites, each with an initramfs of ours and a disk of its modules."""
 
 from __future__ import annotations
 
@@ -10,68 +7,16 @@ import re
 import shutil
 from pathlib import Path
 
+from nodes.apt import KEYRING, mirror
 from nodes.cache import built, digest
-from nodes.catalog import PACKAGES
-from nodes.shell import NodeError, run
+from nodes.disk import make_disk
+from nodes.shell import run
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-GUEST = Path(__file__).parent / "guest"
+INITRAMFS = Path(__file__).parent / "guest/initramfs"
 
 # What stands between the initramfs and the root: the disks, and the serial port that
 # we talk over. A kernel that has one of them built in has no module of that name.
 BOOT_MODULES = ("virtio_pci", "virtio_blk", "virtio_console")
-
-
-def mirror(sources: Path = Path("/etc/apt")) -> str:
-    """Return the address of the Debian mirror that this machine is configured for."""
-    files = [*sources.glob("sources.list.d/*.sources"), *sources.glob("sources.list.d/*.list")]
-    files.append(sources / "sources.list")
-    for file in files:
-        text = file.read_text() if file.is_file() else ""
-        for address in re.findall(r"^(?:URIs:|deb(?:\s+\[.*\])?)\s+(\S+)", text, re.M):
-            if re.search(r"/debian/?$", address):
-                return str(address)
-    raise NodeError(f"{sources}: no Debian mirror in the apt sources of this machine")
-
-
-def _apt_settings() -> str:
-    """Return how this machine's apt reaches its mirror: proxies, frozen mirrors."""
-    ours = re.compile(r"Acquire::(https?::|Check-Valid-Until |Retries |ForceIPv4 )")
-    lines = run("apt-config", "dump").splitlines()
-    return "".join(f"{line}\n" for line in lines if ours.match(line))
-
-
-def root(suite: str) -> Path:
-    """Return a directory with `tree`, an unpacked root, and `root.img`, its disk."""
-
-    def build(directory: Path) -> None:
-        tree, settings = directory / "tree", directory / "apt.conf"
-        settings.write_text(_apt_settings())
-        run(
-            *("mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"),
-            *(f"--keyring={KEYRING}", f"--aptopt={settings}", suite, tree, mirror()),
-            limit_s=1800,
-        )
-        for mount_point in ("node", "with", "usr/lib/modules"):
-            (tree / mount_point).mkdir(exist_ok=True)
-        (tree / "opt/nriplugin").symlink_to("/node/nriplugin")
-        (tree / "usr/local/bin/nriplugin").symlink_to("/opt/nriplugin/bin/nriplugin")
-        (tree / "etc/hostname").write_text(f"{suite}\n")
-        make_disk(tree, directory / "root.img", spare_mb=1024)
-
-    return built(
-        f"root-{suite}",
-        digest(suite, PACKAGES, Path(__file__)),
-        f"{suite} root: installing Debian packages (about a minute)",
-        build,
-    )
-
-
-def make_disk(tree: Path, image: Path, spare_mb: int = 16) -> None:
-    """Make an ext4 disk of a directory, without mounting anything."""
-    used_kb = int(run("du", "-sk", tree).split()[0])
-    size_kb = used_kb * 5 // 4 + spare_mb * 1024
-    run("mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-d", tree, image, f"{size_kb}k")
 
 
 def kernel(suite: str) -> Path:
@@ -82,23 +27,21 @@ def kernel(suite: str) -> Path:
         for package in _download(suite, directory / "apt"):
             run("dpkg-deb", "-x", package, unpacked)
         shutil.rmtree(directory / "apt")
-        if not (unpacked / "usr/lib/modules").exists():
-            (unpacked / "lib/modules").rename(unpacked / "usr/lib/modules")
-        (release,) = (unpacked / "usr/lib/modules").iterdir()
-        if not (unpacked / "lib").exists():
+        # Before /usr was merged, modules were in /lib, where depmod still looks.
+        modules = unpacked / "lib/modules"
+        if not modules.exists():
             (unpacked / "lib").symlink_to("usr/lib")
-        elif not (unpacked / "lib/modules").exists():
-            (unpacked / "lib/modules").symlink_to("../usr/lib/modules")
+        (release,) = modules.iterdir()
         run("depmod", "-b", unpacked, release.name)
         (vmlinuz,) = [*unpacked.glob("boot/vmlinuz-*"), *release.glob("vmlinuz")]
         shutil.copy(vmlinuz, directory / "vmlinuz")
-        make_disk(unpacked / "usr/lib/modules", directory / "modules.img")
+        make_disk(modules, directory / "modules.img")
         _initramfs(unpacked, release, directory)
         shutil.rmtree(unpacked)
 
     return built(
         f"kernel-{suite}",
-        digest(suite, BOOT_MODULES, Path(__file__), GUEST / "initramfs"),
+        digest(suite, BOOT_MODULES, Path(__file__), INITRAMFS),
         f"{suite} kernel: download and unpack",
         build,
     )
@@ -143,7 +86,7 @@ def _initramfs(unpacked: Path, release: Path, directory: Path) -> None:
     for name in ("bin", "dev", "proc", "sys", "root", "modules"):
         (tree / name).mkdir(parents=True)
     shutil.copy(next(unpacked.glob("**/bin/busybox")), tree / "bin/busybox")
-    shutil.copy(GUEST / "initramfs", tree / "init")
+    shutil.copy(INITRAMFS, tree / "init")
     (tree / "init").chmod(0o755)
     order: list[str] = []
     depends = dict(

@@ -1,0 +1,35 @@
+"""How this machine's apt reaches its mirror, for an apt of another suite.
+
+Nothing of that is written down anywhere: it is read from this machine's own settings.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nodes.shell import NodeError, run
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+def mirror(sources: Path = Path("/etc/apt")) -> str:
+    """Return the address of the Debian mirror that this machine is configured for."""
+    files = [
+        *sources.glob("sources.list.d/*.sources"),
+        *sources.glob("sources.list.d/*.list"),
+    ]
+    files.append(sources / "sources.list")
+    for file in files:
+        text = file.read_text() if file.is_file() else ""
+        for address in re.findall(r"^(?:URIs:|deb(?:\s+\[.*\])?)\s+(\S+)", text, re.M):
+            if re.search(r"/debian/?$", address):
+                return str(address)
+    raise NodeError(f"{sources}: no Debian mirror in the apt sources of this machine")
+
+
+def settings() -> str:
+    """Return how this machine's apt reaches its mirror: proxies, frozen mirrors."""
+    ours = re.compile(r"Acquire::(https?::|Check-Valid-Until |Retries |ForceIPv4 )")
+    lines = run("apt-config", "dump").splitlines()
+    return "".join(f"{line}\n" for line in lines if ours.match(line))
