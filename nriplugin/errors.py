@@ -6,6 +6,11 @@ they appear, always with the original as the cause.
 
 from __future__ import annotations
 
+from errno import errorcode
+
+# The table of texts alone: what computes imports this module, and must not reach `os`.
+from posix import strerror
+
 
 class NRIPluginError(Exception):
     """The root: catch this to catch everything of ours."""
@@ -48,3 +53,28 @@ class ConversionError(NRIPluginError):
         self.field = field
         self.value = value
         self.expected = expected
+
+
+class CgroupError(NRIPluginError):
+    """The kernel refused to read or write a file, or we refused to ask it.
+
+    `path` is absolute below the root, as the caller named it; `value` is what was to be
+    written, or what could not be understood; None when it was only read.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        path: str,
+        value: str | None,
+        errno: int,
+        reason: str | None = None,
+    ) -> None:
+        about = "" if value is None else f" {value!r}:"
+        if reason is None:
+            reason = f"{strerror(errno)} ({errorcode.get(errno, errno)})"
+        super().__init__(f"{operation} {path}:{about} {reason}")
+        self.operation = operation
+        self.path = path
+        self.value = value
+        self.errno = errno

@@ -1,8 +1,9 @@
 """Whether the node has cgroup v2.
 
 On a cgroup v1 or hybrid node a runtime fails every container that is given a v2 value,
-so whoever answers with values has to know first. The unified hierarchy has a file that
-no other layout has at that place.
+so whoever answers with values has to know first. The type of the file system says it:
+the unified hierarchy has one of its own, and nothing else is mounted at that place on a
+pure v2 node. When it cannot be asked, v1 is the answer that does no harm.
 """
 
 from __future__ import annotations
@@ -17,13 +18,23 @@ if TYPE_CHECKING:
 
 ROOT = "/sys/fs/cgroup"
 ENV_VERSION = "NRIPLUGIN_CGROUP_VERSION"
+# The Volcano agent's name for the same, for test set-ups made for it. Ours wins.
+ENV_VOLCANO_VERSION = "VOLCANO_TEST_CGROUP_VERSION"
+
+# linux/magic.h
+CGROUP2_MAGIC = 0x63677270
 
 
 class Version(NamedTuple):
-    """The version, and what it was concluded from."""
+    """The version, and what it was concluded from.
+
+    `hybrid` says where a v1 node has the unified hierarchy too; it is empty where
+    there is only one of them. The controllers are v1's then.
+    """
 
     number: int
     evidence: str
+    hybrid: str = ""
 
 
 def detect_version(environ: Mapping[str, str], root: str = ROOT) -> Version:
@@ -32,12 +43,52 @@ def detect_version(environ: Mapping[str, str], root: str = ROOT) -> Version:
     Raises:
         ConfigError: the environment says something else than 1 or 2.
     """
-    assumed = environ.get(ENV_VERSION)
-    if assumed:
-        if assumed not in ("1", "2"):
-            raise ConfigError(f"{ENV_VERSION}: {assumed!r}, expected 1 or 2")
-        return Version(int(assumed), f"{ENV_VERSION} is set")
-    file = f"{root}/cgroup.controllers"
-    if os.path.exists(file):
-        return Version(2, f"{file} is there")
-    return Version(1, f"{file} is not there")
+    assumed = assumed_version(environ)
+    if assumed is not None:
+        return assumed
+    try:
+        magic = _magic(root)
+    except OSError as exc:
+        return Version(1, f"{root} cannot be asked for its type: {exc.strerror}")
+    evidence = f"{root} is a file system of type {magic:#x}"
+    if magic == CGROUP2_MAGIC:
+        return Version(2, f"{evidence} (cgroup2)")
+    unified = f"{root}/unified"
+    try:
+        hybrid = _magic(unified) == CGROUP2_MAGIC
+    except OSError:
+        hybrid = False
+    return Version(
+        1,
+        f"{evidence}, not {CGROUP2_MAGIC:#x} (cgroup2)",
+        f"{unified} is cgroup2" if hybrid else "",
+    )
+
+
+def assumed_version(environ: Mapping[str, str]) -> Version | None:
+    """Return the version that the environment says to assume, if it does.
+
+    Raises:
+        ConfigError: it says something else than 1 or 2.
+    """
+    for name, allowed in (
+        (ENV_VERSION, {"1": 1, "2": 2}),
+        (ENV_VOLCANO_VERSION, {"1": 1, "2": 2, "v1": 1, "v2": 2}),
+    ):
+        value = environ.get(name)
+        if value:
+            if value not in allowed:
+                raise ConfigError(f"{name}: {value!r}, expected {' or '.join(allowed)}")
+            return Version(allowed[value], f"{name} is set")
+    return None
+
+
+def _magic(directory: str) -> int:
+    # Late: ctypes is only for those who ask.
+    from nriplugin.cgroup.syscalls import filesystem_magic
+
+    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return filesystem_magic(fd)
+    finally:
+        os.close(fd)

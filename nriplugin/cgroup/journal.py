@@ -1,0 +1,268 @@
+"""The value that every file had before us, kept where a crash cannot take it.
+
+A row is committed before its file is written. It says what the file held that was not
+ours (`original`), what we are about to write (`ours`) and what is there until then
+(`before`): whenever the process dies, the file holds one of the latter two if nobody
+else touched it, and that is how `restore` knows.
+
+SQLite in WAL mode with synchronous=NORMAL. A commit is then in the page cache of the
+kernel, not on the disk: it survives the death of the process at any instant, and may
+be lost with the machine. But so are the cgroups: what a reboot takes from the journal
+describes files that the same reboot took. The database itself stays whole either way,
+and rows of an earlier boot are worth nothing. So a batch costs no fsync at all.
+
+One process at a time is between reading an original and writing the file, whichever
+executor or command it is: `exclusive` is a lock on a file beside the database, which
+the kernel lets go of if its holder dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.journal_entries import JournalError, Row
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Self
+
+    from nriplugin.cgroup.journal_entries import Entry
+
+STATE_DIR = "/var/lib/nriplugin"
+ENV_STATE_DIR = "NRIPLUGIN_STATE_DIR"
+DATABASE = "journal.db"
+_LOCK = "journal.lock"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+# Another process holds the database for as long as one transaction takes.
+_BUSY_TIMEOUT_S = 5.0
+# Pods may come and go for days without anything to record.
+_MAX_FORGOTTEN = 500
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS journal (
+    path TEXT PRIMARY KEY,    -- of the file, below the root
+    cgroup TEXT NOT NULL,
+    type TEXT NOT NULL,       -- of resource, as which it was last written
+    original TEXT NOT NULL,   -- the last value that was not ours
+    ours TEXT,                -- the last value we wrote; NULL: a side effect of ours
+    before TEXT,              -- what was there until then; NULL: the write was seen
+    time REAL NOT NULL,       -- of the last write, seconds since 1970
+    boot TEXT NOT NULL,
+    identity INTEGER          -- of the file, which its path gets again and again
+) WITHOUT ROWID
+"""
+_PUT = "INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SETTLE = "UPDATE journal SET ours = ?, before = NULL WHERE path = ? AND ours IS ?"
+_GET = "SELECT * FROM journal WHERE path = ?"
+# Not what somebody has recorded since, of a new cgroup with the same path.
+_FORGET = """
+DELETE FROM journal
+WHERE (cgroup = ? OR cgroup >= ? AND cgroup < ?) AND time <= ?
+"""
+
+
+class Journal:
+    """The journal in one directory. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        boot: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open the journal, or begin one.
+
+        Raises:
+            JournalError: there is no such directory to be had, or no database in it.
+        """
+        import sqlite3  # late: not everybody who imports an executor has a journal
+
+        self._failure = sqlite3.Error
+        self.path = os.path.join(directory, DATABASE)
+        self.boot = boot_id() if boot is None else boot
+        self._clock = clock
+        # Path -> (what was recorded, what the file then held), of writes that were seen
+        # to succeed. It is stored with the next transaction, not with one of its own.
+        self._settled: dict[str, tuple[str, str]] = {}
+        # Cgroup -> when it was gone; likewise.
+        self._forgotten: dict[str, float] = {}
+        self._purged = False
+        try:
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+            self._lock = os.open(
+                os.path.join(directory, _LOCK),
+                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
+                0o600,
+            )
+        except OSError as exc:
+            raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
+        try:
+            with self.exclusive(), self._errors():
+                self._database = _connect(self.path)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def close(self) -> None:
+        """Store what is not stored yet, as far as possible, and let go."""
+        self._flush()
+        self._database.close()
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Be the only process between reading originals and writing files."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        except OSError as exc:
+            raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Store what files hold before they are written, in one transaction.
+
+        Raises:
+            JournalError: nothing is stored, so nothing may be written.
+        """
+        now = self._clock()
+        with self._transaction() as database:
+            if not self._purged:
+                database.execute("DELETE FROM journal WHERE boot <> ?", (self.boot,))
+            rows = [
+                self._row(entry, database.execute(_GET, (entry.path,)).fetchone(), now)
+                for entry in entries
+            ]
+            database.executemany(_PUT, rows)
+        self._purged = True
+
+    def _row(self, entry: Entry, known: tuple[object, ...] | None, now: float) -> Row:
+        path, cgroup, kind, there, content, identity = entry
+        original, ours = there, content
+        before: str | None = there
+        if known is not None:
+            row = Row._make(known)
+            if row.boot == self.boot and row.identity == identity:
+                unchanged = there == row.original or row.ours is None
+                if unchanged or row.is_ours(there):
+                    original = row.original
+                # A value that is neither is somebody's who decided after us: it is
+                # what to go back to.
+        if content is None:
+            before = None
+        return Row(path, cgroup, kind, original, ours, before, now, self.boot, identity)
+
+    def settle(self, path: str, recorded: str, held: str) -> None:
+        """Note what a file held after its write succeeded."""
+        self._settled[path] = (recorded, held)
+
+    def forget(self, cgroup: str) -> None:
+        """Drop a cgroup that is gone, and everything below it, some time soon."""
+        self._forgotten[cgroup.rstrip("/")] = self._clock()
+        if len(self._forgotten) > _MAX_FORGOTTEN:
+            self._flush()
+
+    def rows(self) -> list[Row]:
+        """Return everything, in the order of paths.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        with self._errors():
+            found = self._database.execute("SELECT * FROM journal ORDER BY path")
+            return [Row._make(row) for row in found]
+
+    def drop(self, paths: Iterable[str]) -> None:
+        """Remove rows that are no longer needed, in one transaction."""
+        with self._transaction() as database:
+            database.executemany(
+                "DELETE FROM journal WHERE path = ?", [(path,) for path in paths]
+            )
+
+    def _flush(self) -> None:
+        if not (self._settled or self._forgotten):
+            return
+        try:
+            with self._transaction():
+                pass
+        except JournalError:
+            # The rows stay as they were: safe, only less precise.
+            self._settled.clear()
+            self._forgotten.clear()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._errors():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                self._catch_up()
+                yield self._database
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+        self._settled.clear()
+        self._forgotten.clear()
+
+    def _catch_up(self) -> None:
+        if self._settled:
+            # Only if nobody recorded another write since.
+            self._database.executemany(
+                _SETTLE,
+                [(held, path, ours) for path, (ours, held) in self._settled.items()],
+            )
+        for cgroup, when in self._forgotten.items():
+            # "0" is the character after "/": a range is everything below.
+            row = (cgroup, f"{cgroup}/", f"{cgroup}0", when)
+            self._database.execute(_FORGET, row)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._failure as exc:
+            raise JournalError(f"journal {self.path}: {exc}") from exc
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    import sqlite3
+
+    database = sqlite3.connect(
+        path,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,  # transactions are begun and ended by us
+        check_same_thread=False,
+    )
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(_TABLE)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def boot_id() -> str:
+    """Return what tells this boot from the others; empty where nothing does."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,97 @@
+"""What the journal is told and what it knows, without its database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+from nriplugin.cgroup.quirks import SIDE_EFFECTS, held, neighbour
+from nriplugin.cgroup.quirks_contents import same
+from nriplugin.errors import CgroupError, NRIPluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nriplugin.cgroup.files import Files
+    from nriplugin.cgroup.updates import Change
+
+
+class JournalError(NRIPluginError):
+    """The journal cannot be read or written, in one line that says why."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """Files that can tell a file from a later one of the same path."""
+
+    def identity(self, path: str) -> int:
+        """Return a number that no other file has had since boot: the inode's."""
+        ...
+
+
+class Row(NamedTuple):
+    """What the journal knows of one file."""
+
+    path: str
+    cgroup: str
+    type: str
+    original: str
+    ours: str | None
+    before: str | None
+    time: float
+    boot: str
+    identity: int | None
+
+    def is_ours(self, held: str) -> bool:
+        """Whether a file's content is one that we left there."""
+        file = self.path.rpartition("/")[2]
+        return any(
+            value is not None and same(file, value, held)
+            for value in (self.ours, self.before)
+        )
+
+
+class Entry(NamedTuple):
+    """A file that is about to be written; `content` is None for a side effect."""
+
+    path: str
+    cgroup: str
+    type: str
+    held: str
+    content: str | None
+    identity: int | None
+
+
+def entries_of(files: Files, steps: Sequence[Change]) -> list[Entry]:
+    """Return what to record before changes are written, side effects included."""
+    known = {step.path for step in steps}
+    identity = identities(files)
+    entries = []
+    for step in steps:
+        path, cgroup = step.path, step.cgroup
+        kind = str(step.resource.type)
+        entries.append(
+            Entry(path, cgroup, kind, step.current, step.content, identity(path))
+        )
+        for file in SIDE_EFFECTS.get(step.resource.file, ()):
+            path = neighbour(step.path, file)
+            if path not in known and (there := held(files, path)) is not None:
+                entries.append(Entry(path, cgroup, file, there, None, identity(path)))
+    return entries
+
+
+def identities(files: Files) -> Callable[[str], int | None]:
+    """Return what tells a file from a later one there, if these files can.
+
+    A file that is gone has none.
+    """
+    if not isinstance(files, Identified):
+        return lambda _: None
+    identity = files.identity
+
+    def of(path: str) -> int | None:
+        try:
+            return identity(path)
+        except CgroupError:
+            return None
+
+    return of

@@ -1,0 +1,230 @@
+"""What the kernel wants done in one order only, and what its refusals mean.
+
+* burst <= quota at all times, and on v1 memory <= memory+swap. Whichever of a pair is
+  the smaller one goes first if it fits below what the larger one is *now*; else it
+  goes second. This works for every pair of values that is valid in the end.
+* `cpu.idle` 1 refuses a weight (EINVAL), and going back to 0 sets the weight to 100.
+* Kernels from 5.14 on that lack a later fix (6.10) divide the burst by 1000 when
+  `cpu.max` is written. It is looked at, so it does not matter which ones they are.
+* v1: lowering a memory limit below the usage is EBUSY when reclaim did not get there
+  the first time. A cpuset whose parent is empty, or does not hold it, is EACCES; one
+  that no longer holds its children is EBUSY (on older v2 kernels, too). A quota per
+  period above the parent's is EINVAL.
+* v2 takes a cpuset that has nothing in common with the parent's, and then does as if it
+  were empty.
+"""
+
+from __future__ import annotations
+
+from errno import EACCES, EBUSY, EINTR, EINVAL, ENOSPC, ERANGE
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.formats import parse_cpus
+from nriplugin.cgroup.quirks_contents import CPU_MAX, number_in, same
+from nriplugin.cgroup.updates import Change
+from nriplugin.errors import CgroupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nriplugin.cgroup.files import Files
+    from nriplugin.cgroup.registry import Resource
+    from nriplugin.cgroup.tree import Tree
+
+CPU_IDLE = "cpu.idle"
+CPU_BURST = "cpu.max.burst"
+
+# The smaller one -> the larger one, which is never below it.
+_PAIRS = {
+    CPU_BURST: CPU_MAX,
+    "cpu.cfs_burst_us": "cpu.cfs_quota_us",
+    "memory.limit_in_bytes": "memory.memsw.limit_in_bytes",
+}
+_WEIGHTS = ("cpu.weight", "cpu.weight.nice", "cpu.shares")
+_ORDERED = frozenset((*_PAIRS, *_PAIRS.values(), *_WEIGHTS, CPU_IDLE))
+
+# A write to one file -> the files beside it that then hold something else.
+SIDE_EFFECTS = {CPU_IDLE: ("cpu.weight", "cpu.shares")}
+
+
+def needed(changes: Iterable[Change], *, always: bool = False) -> list[Change]:
+    """Leave out what a file holds already, unless another change is going to spoil it.
+
+    The rest, which with `always` is everything, is in the order in which the kernel
+    takes the changes of one cgroup.
+    """
+    changes = list(changes)
+    if always:
+        return _ordered(changes)
+    spoilt = {
+        (change.cgroup, file)
+        for change in changes
+        for file in SIDE_EFFECTS.get(change.resource.file, ())
+        if not _holds(change)
+    }
+    return _ordered(
+        [c for c in changes if not _holds(c) or (c.cgroup, c.resource.file) in spoilt]
+    )
+
+
+def _holds(change: Change) -> bool:
+    return same(change.resource.file, change.content, change.current)
+
+
+def _ordered(changes: Sequence[Change]) -> list[Change]:
+    result = list(changes)
+    places = {
+        (change.cgroup, change.resource.file): place
+        for place, change in enumerate(changes)
+        if change.resource.file in _ORDERED
+    }
+    for (cgroup, file), place in places.items():
+        if file in _WEIGHTS:
+            other = places.get((cgroup, CPU_IDLE))
+        else:
+            other = places.get((cgroup, _PAIRS.get(file, "")))
+        if other is None:
+            continue
+        first = _goes_first(changes[place], changes[other])
+        if first != (place < other):
+            result[place], result[other] = changes[other], changes[place]
+    return result
+
+
+def _goes_first(change: Change, other: Change) -> bool:
+    if other.resource.file == CPU_IDLE:
+        return other.content.strip() == "1"
+    try:
+        smaller = number_in(change.resource.file, change.content)
+        return smaller <= number_in(other.resource.file, other.current)
+    except (ValueError, IndexError):
+        return True
+
+
+def neighbour(path: str, file: str) -> str:
+    """Return the path of another file of the same cgroup and controller."""
+    return f"{path.rpartition('/')[0]}/{file}"
+
+
+def worth_retrying(file: str, errno: int) -> bool:
+    """Whether the same write may well succeed when it is simply done again."""
+    reclaimed = errno == EBUSY and file.endswith("limit_in_bytes")
+    return reclaimed or errno == EINTR
+
+
+def stored_burst(files: Files, change: Change) -> str | None:
+    """Return the burst that a write of the quota might spoil, if there is one."""
+    if change.resource.file != CPU_MAX:
+        return None
+    burst = held(files, neighbour(change.path, CPU_BURST))
+    return None if burst in (None, "0") else burst
+
+
+def keep_burst(files: Files, change: Change, burst: str) -> str:
+    """Put the burst back after the quota was written; return why it did not work."""
+    path = neighbour(change.path, CPU_BURST)
+    if held(files, path) in (burst, None):
+        return ""
+    try:
+        files.write(path, burst)
+    except CgroupError as exc:
+        return f"the kernel changed the burst as well: {exc}"
+    return ""
+
+
+def without_effect(files: Files, change: Change) -> str:
+    """Return why a cpuset that was taken has no effect, if it has none."""
+    file = change.resource.file
+    if change.resource.version != 2 or not file.startswith("cpuset."):
+        return ""
+    effective = held(files, f"{change.path}.effective")
+    try:
+        wanted = parse_cpus(change.content)
+        if not wanted or effective is None or wanted & parse_cpus(effective):
+            return ""
+    except ValueError:
+        return ""
+    return f"the parent has none of it, so {effective!r} is in effect"
+
+
+def unfilled_parents(tree: Tree, resource: Resource, cgroup: str) -> list[Change]:
+    """Return what has to be written above a v1 cpuset first, from the top down.
+
+    A new v1 cpuset is empty, and so is every one below it until its parent has
+    something; each gets what the nearest ancestor with anything has.
+    """
+    if resource.version != 1 or resource.controller != "cpuset":
+        return []
+    empty: list[Change] = []
+    while (cgroup := cgroup.rpartition("/")[0]) != "":
+        path = tree.path(resource.type, cgroup)
+        content = held(tree.files, path)
+        if content is None:
+            return []
+        if content:
+            break
+        empty.append(
+            Change(resource=resource, cgroup=cgroup, path=path, current="", content="")
+        )
+    else:
+        content = held(tree.files, tree.path(resource.type, "/")) or ""
+    for change in empty:
+        change.content = content
+    return empty[::-1] if content else []
+
+
+def explain(tree: Tree, change: Change, errno: int) -> str:
+    """Return what an error number most likely means for this file, or nothing."""
+    file = change.resource.file
+    if errno == EINVAL and file in _WEIGHTS:
+        if held(tree.files, neighbour(change.path, CPU_IDLE)) == "1":
+            return "cpu.idle is 1, which allows no weight"
+    elif errno == EINVAL and file in (*_PAIRS, *_PAIRS.values()):
+        return _explain_pair(tree, change) or _explain_parent(tree, change)
+    elif file.startswith("cpuset."):
+        if errno == EACCES:
+            return _explain_parent(tree, change)
+        if errno == EBUSY:
+            return "a child has something else, or it has deadline tasks"
+        if errno == ENOSPC:
+            return "it has tasks, which need at least one"
+        if errno in (EINVAL, ERANGE):
+            return "the node lacks some of it, or somebody has it exclusively"
+    elif errno == EBUSY and file.endswith("limit_in_bytes"):
+        return "more is in use, and it cannot be reclaimed"
+    return ""
+
+
+def _explain_pair(tree: Tree, change: Change) -> str:
+    file = change.resource.file
+    for smaller, larger in _PAIRS.items():
+        if file not in (smaller, larger):
+            continue
+        other = larger if file == smaller else smaller
+        there = held(tree.files, neighbour(change.path, other))
+        if there is None:
+            return ""
+        try:
+            ours, theirs = number_in(file, change.content), number_in(other, there)
+        except (ValueError, IndexError):
+            return ""
+        if ours > theirs if file == smaller else ours < theirs:
+            rule = "at most" if file == smaller else "at least"
+            return f"expected {rule} {other}, which is {there!r}"
+    return ""
+
+
+def _explain_parent(tree: Tree, change: Change) -> str:
+    if change.resource.version != 1 or change.cgroup in ("", "/"):
+        return ""
+    parent = change.cgroup.rpartition("/")[0] or "/"
+    there = held(tree.files, tree.path(change.resource.type, parent))
+    return "" if there is None else f"expected what its parent allows, {there!r}"
+
+
+def held(files: Files, path: str) -> str | None:
+    """Return what a file holds, or None if it cannot be read."""
+    try:
+        return files.read(path).strip()
+    except CgroupError:
+        return None

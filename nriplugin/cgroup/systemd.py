@@ -1,0 +1,198 @@
+"""Writes that go through systemd, where it owns the kubelet's cgroups.
+
+What is written to the file of a slice or scope behind systemd's back lasts until the
+next `daemon-reload`, so whatever has a unit property is set as one, at run time only:
+it is gone with the unit. The rest is written directly by the executor: it is the
+fallback, too, when there is no bus or systemd refuses, and the outcome then says why.
+
+Setting one property makes systemd write *all* files of the same controller from what it
+knows of the unit. What the runtime wrote directly is undone by that, `memory.oom.group`
+and a `memory.swap.max` of 0 among them. So those are looked at before, and put back.
+systemd writes after it has answered, in its next turn; a second question that it can
+only answer after that turn makes the order certain.
+
+cgroup v1 is left alone: its files have other properties, and systemd drops them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nriplugin.cgroup.paths import SCOPE, SLICE, expand_slice
+from nriplugin.cgroup.quirks_contents import same
+from nriplugin.cgroup.systemd_properties import settled, unit_properties
+from nriplugin.errors import CgroupError, ConfigError, NRIPluginError
+
+if TYPE_CHECKING:
+    from nriplugin.cgroup.registry import Resource
+    from nriplugin.cgroup.tree import Tree
+
+KUBE_ROOT = "/kubepods.slice"
+
+SYSTEMD = "org.freedesktop.systemd1"
+_OBJECT = "/org/freedesktop/systemd1"
+_MANAGER = "org.freedesktop.systemd1.Manager"
+_PEER = "org.freedesktop.DBus.Peer"
+
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,249}\.(?:scope|slice)")
+
+# Controller -> file -> what systemd writes there when its unit has no such property.
+_UNTOLD: dict[str, dict[str, tuple[str, ...]]] = {
+    "cpu": {
+        "cpu.idle": ("0",),
+        "cpu.weight": ("100",),
+        "cpu.max": ("max",),
+    },
+    "cpuset": {"cpuset.cpus": ("",), "cpuset.mems": ("",)},
+    "io": {"io.weight": ("default 100",), "io.bfq.weight": ("default 100", "100")},
+    "memory": {
+        "memory.min": ("0",),
+        "memory.low": ("0",),
+        "memory.high": ("max",),
+        "memory.max": ("max",),
+        "memory.swap.max": ("max",),
+        "memory.zswap.max": ("max",),
+        "memory.oom.group": ("0",),
+        "memory.zswap.writeback": ("1",),
+    },
+}
+# Two files of one property: to set one is to set the other.
+_WEIGHT = ("cpu.weight", "cpu.idle")
+
+
+class Caller(Protocol):
+    """Somebody who calls methods on the system bus (dbus.py)."""
+
+    def call(
+        self,
+        destination: str,
+        path: str,
+        interface: str,
+        method: str,
+        signature: str | None = None,
+        body: tuple[Any, ...] = (),
+    ) -> tuple[Any, ...]:
+        """Return the answer's values; raises NRIPluginError."""
+        ...
+
+
+class SystemdWriter:
+    """Sets unit properties; `kube_root` is the slice of all pods."""
+
+    def __init__(self, bus: Caller, kube_root: str = KUBE_ROOT) -> None:
+        self._bus = bus
+        self._kube_root = kube_root
+
+    def write(
+        self, tree: Tree, resource: Resource, cgroup: str, content: str
+    ) -> bool | str:
+        """Take a write over, if the cgroup is a unit and the file has a property.
+
+        Returns:
+            True if systemd set it. False if it is not for systemd. Else why it should
+            have worked and did not, in one line.
+        """
+        unit = unit_of(cgroup, self._kube_root)
+        if tree.version != 2 or unit is None:
+            return False
+        file, path = resource.file, f"{cgroup}/{resource.file}"
+        try:
+            properties = unit_properties(file, content, lambda: tree.files.read(path))
+        except CgroupError:
+            return False  # the direct write will say what is wrong with the file
+        if properties is None:
+            return False
+        held, others = _read(tree, path), _snapshot(tree, cgroup, file)
+        try:
+            body = (unit, True, properties)
+            self._call(_MANAGER, "SetUnitProperties", "sba(sv)", body)
+            self._call(_PEER, "Ping")
+        except NRIPluginError as exc:
+            # Without an answer it may have been done all the same.
+            undone = _put_back(tree, cgroup, others)
+            return f"systemd, {unit}: {exc}{undone and '; '}{undone}"
+        undone = _put_back(tree, cgroup, others)
+        now = _read(tree, path)
+        if now == held and not same(file, settled(file, content), now or ""):
+            return f"systemd, {unit}: it took {content!r}, but {file} is {now!r} still"
+        return undone or True
+
+    def _call(
+        self,
+        interface: str,
+        method: str,
+        signature: str | None = None,
+        body: tuple[Any, ...] = (),
+    ) -> None:
+        self._bus.call(SYSTEMD, _OBJECT, interface, method, signature, body)
+
+
+def unit_of(cgroup: str, kube_root: str = KUBE_ROOT) -> str | None:
+    """Return the unit that a cgroup is, or None if it is none of the kubelet's.
+
+    The path has to be the one that systemd gives a unit of that name: inside a
+    container that may make cgroups, a directory can have the name of any unit.
+    """
+    if cgroup != kube_root and not cgroup.startswith(f"{kube_root}/"):
+        return None
+    parent, _, directory = cgroup.rpartition("/")
+    # systemd puts a _ before names that could be taken for the kernel's files.
+    unit = directory.removeprefix("_")
+    if not _UNIT.fullmatch(unit):
+        return None
+    if unit.endswith(SLICE):
+        return unit if _slice_path(unit) == cgroup else None
+    assert unit.endswith(SCOPE)
+    return unit if _slice_path(parent.rpartition("/")[2]) == parent else None
+
+
+def _slice_path(name: str) -> str | None:
+    try:
+        return expand_slice(name)
+    except ConfigError:
+        return None
+
+
+def _snapshot(tree: Tree, cgroup: str, file: str) -> dict[str, str]:
+    """Return what else systemd is going to write, as it is now."""
+    others = {}
+    for name in _UNTOLD.get(file.partition(".")[0], ()):
+        if name == file or (name in _WEIGHT and file in _WEIGHT):
+            continue
+        content = _read(tree, f"{cgroup}/{name}")
+        if content is not None:
+            others[name] = content
+    if others.get("cpu.idle") == "1":
+        others.pop("cpu.weight", None)  # it shows 0, which cannot be written
+    return others
+
+
+def _put_back(tree: Tree, cgroup: str, before: dict[str, str]) -> str:
+    """Write again what systemd undid; return what could not be, in one line.
+
+    Only where systemd left what it writes for want of a property: anything else that
+    changed meanwhile is somebody's wish.
+    """
+    failures = []
+    for name, content in before.items():
+        path = f"{cgroup}/{name}"
+        now = _read(tree, path)
+        if now is None or now == content:
+            continue
+        untold = _UNTOLD[name.partition(".")[0]][name]
+        if (now.partition(" ")[0] if name == "cpu.max" else now) not in untold:
+            continue
+        try:
+            for line in content.splitlines():
+                tree.files.write(path, line)
+        except CgroupError as exc:
+            failures.append(f"systemd undid {name} = {content!r}: {exc}")
+    return "; ".join(failures)
+
+
+def _read(tree: Tree, path: str) -> str | None:
+    try:
+        return tree.files.read(path).strip()
+    except CgroupError:
+        return None

@@ -1,0 +1,192 @@
+"""How many tasks of a cgroup run, sleep, are stopped or wait, as one typed answer.
+
+On cgroup v1 the kernel counts (taskstats.py). On v2 it refuses to, so the cgroup's
+threads are walked here: their IDs from `cgroup.threads`, which names every thread of
+threaded and ordinary cgroups alike, and the state of each from /proc/<id>/stat.
+
+The kernel writes the IDs as the *reader's* PID namespace has them, and 0 for a task
+that is not in it. So /proc has to be the reader's own, never a host's mounted beside
+it, and a node's tasks are all visible only from its PID namespace (`hostPID`). Tasks
+that cannot be seen are counted as `unseen`, never left out in silence.
+
+Where the two versions differ:
+
+- `io_wait`. The kernel's own count has a task here only if it waits for I/O in a way
+  that a fatal signal interrupts, such as for a page being read; the rest of I/O waits
+  are in `uninterruptible`. No file shows the flag that it looks at. The walk counts a
+  thread in state D by the kernel function it waits in (/proc/<id>/wchan), if that is
+  one of the block layer, the page cache or a file system's buffers; where the function
+  is hidden (it takes CAP_SYS_PTRACE), the thread counts as `uninterruptible`.
+- Threads under a debugger count as stopped and idle kernel threads as sleeping; the
+  kernel's count leaves out both. Neither counts what has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from errno import ENAMETOOLONG, ENODEV, ENOENT, ESRCH
+from typing import TYPE_CHECKING, Protocol
+
+from nriplugin.errors import CgroupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nriplugin.cgroup.files import Files
+
+# A cgroup or a task that was there a moment ago.
+GONE = (ENOENT, ENODEV, ESRCH)
+
+# ... or one nested so deep that its path cannot be opened.
+_PASSED_OVER = (*GONE, ENAMETOOLONG)
+
+_IO_WAIT_FUNCTIONS = (
+    "io_schedule",
+    "folio_wait",
+    "wait_on_page",
+    "wait_on_buffer",
+    "filemap_",
+    "blk_",
+    "submit_bio",
+    "rq_qos_wait",
+    "iomap_dio",
+    "do_blockdev_direct_IO",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStates:
+    """Tasks (threads) by what they do; `unseen` are in another PID namespace."""
+
+    running: int = 0
+    sleeping: int = 0
+    stopped: int = 0
+    uninterruptible: int = 0
+    io_wait: int = 0
+    unseen: int = 0
+
+    @property
+    def total(self) -> int:
+        """All tasks that were counted, or known to be there."""
+        return sum(astuple(self))
+
+    def __add__(self, other: TaskStates) -> TaskStates:
+        return TaskStates(
+            running=self.running + other.running,
+            sleeping=self.sleeping + other.sleeping,
+            stopped=self.stopped + other.stopped,
+            uninterruptible=self.uninterruptible + other.uninterruptible,
+            io_wait=self.io_wait + other.io_wait,
+            unseen=self.unseen + other.unseen,
+        )
+
+
+class StatesReader(Protocol):
+    """Counts the tasks in a cgroup itself, not those in the cgroups below it."""
+
+    def states(self, cgroup: str) -> TaskStates:
+        """Count; raises CgroupError."""
+        ...
+
+
+# /proc/<id>/stat -> field of TaskStates. Z and X have ended; D is looked into.
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "I": "sleeping",
+    "P": "sleeping",
+    "T": "stopped",
+    "t": "stopped",
+}
+
+
+class ThreadWalk:
+    """Counts on cgroup v2, thread by thread; `proc` is the reader's own /proc."""
+
+    def __init__(self, files: Files, proc: Files) -> None:
+        self._files = files
+        self._proc = proc
+
+    def states(self, cgroup: str) -> TaskStates:
+        """Count the threads of a cgroup.
+
+        Raises:
+            CgroupError: it is gone, or there is no such cgroup.
+        """
+        counts: dict[str, int] = {}
+        missing = set()
+        nameless = 0
+        for thread in self._threads(cgroup):
+            if thread == "0":
+                nameless += 1
+                continue
+            try:
+                state = self._state(thread)
+            except CgroupError as exc:
+                if exc.errno not in GONE:
+                    raise
+                missing.add(thread)
+                continue
+            if state is not None:
+                counts[state] = counts.get(state, 0) + 1
+        if missing:
+            # What ended meanwhile is no longer listed; what is, /proc does not show.
+            missing.intersection_update(self._threads(cgroup))
+        return TaskStates(**counts, unseen=nameless + len(missing))
+
+    def _threads(self, cgroup: str) -> list[str]:
+        return self._files.read(f"{cgroup.rstrip('/')}/cgroup.threads").split()
+
+    def _state(self, thread: str) -> str | None:
+        stat = self._proc.read(f"/{thread}/stat")
+        # The name in parentheses may hold spaces and parentheses itself.
+        letter = stat[stat.rfind(")") + 2 :][:1]
+        if letter != "D":
+            return _STATES.get(letter)
+        try:
+            function = self._proc.read(f"/{thread}/wchan")
+        except CgroupError:
+            function = ""
+        waits = any(part in function for part in _IO_WAIT_FUNCTIONS)
+        return "io_wait" if waits else "uninterruptible"
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupTasks:
+    """A cgroup and the tasks in it and below it, as its pressure files count too."""
+
+    cgroup: str
+    states: TaskStates
+
+
+def tasks_below(
+    children: Callable[[str], list[str]], reader: StatesReader, cgroup: str
+) -> list[CgroupTasks]:
+    """Return a cgroup and all below it, parents first.
+
+    `children` gives the names of the cgroups in one. What goes away meanwhile is left
+    out, which is normal on a node; only the first has to be there. Siblings are in the
+    order in which `children` names them.
+
+    Raises:
+        CgroupError: there is no such cgroup, or a file cannot be read.
+    """
+    names, parents, sums = [cgroup], [-1], [reader.states(cgroup)]
+    # Containers may nest cgroups deeper than Python nests calls.
+    waiting = [(0, name) for name in reversed(children(cgroup))]
+    while waiting:
+        parent, name = waiting.pop()
+        path = f"{names[parent].rstrip('/')}/{name}"
+        try:
+            states, below = reader.states(path), children(path)
+        except CgroupError as exc:
+            if exc.errno not in _PASSED_OVER:
+                raise
+            continue
+        waiting += [(len(names), name) for name in reversed(below)]
+        names.append(path)
+        parents.append(parent)
+        sums.append(states)
+    for place in range(len(names) - 1, 0, -1):
+        sums[parents[place]] += sums[place]
+    return [CgroupTasks(*one) for one in zip(names, sums, strict=True)]

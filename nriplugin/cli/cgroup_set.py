@@ -1,0 +1,109 @@
+"""`nriplugin cgroup set`: one value, journalled, written and read back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from errno import EIO
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.executor import Executor
+from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.places import identify
+from nriplugin.cgroup.registry import Registry, Type
+from nriplugin.cgroup.tree import Tree
+from nriplugin.cgroup.updates import Update
+from nriplugin.cli.cgroup import (
+    cgroup_named,
+    check_support,
+    plain,
+    resource_named,
+    shown,
+)
+from nriplugin.cli.detect import node_of
+from nriplugin.convert.curves import AUTO, curve_named, shares_of, weight_of
+from nriplugin.errors import CgroupError, ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from nriplugin.cgroup.node import Node
+    from nriplugin.cgroup.registry import Resource
+
+ORIGIN = "nriplugin cgroup set"
+
+
+def set_value(args: argparse.Namespace) -> int:
+    """Set and print; nothing is written unless all of it makes sense."""
+    node = node_of(args)
+    with ExitStack() as opened:
+        files = opened.enter_context(node.open_files())
+        tree = Tree(files, node.version.number)
+        resource, value = wanted(tree, args.type, args.value)
+        cgroup = cgroup_named(tree, node, args.where)
+        if identify(cgroup) is None:
+            kubepods = node.layout.kubepods()
+            raise ConfigError(f"WHERE: {args.where!r}, expected {kubepods} or below")
+        resource.validate(value)
+        check_support(tree, resource, cgroup)
+        path = resource.path(cgroup)
+        before = tree.files.read(path)
+        content = resource.format(value, before).strip()
+        if args.dry_run:
+            print(f"would write {content!r} to {path}, which is {before.strip()!r}")
+            return 0
+        journal = _journal(node, args.state_dir)
+        if journal is not None:
+            opened.enter_context(journal)
+        executor = Executor(tree, journal=journal, writer=node.writer())
+        update = Update(resource.type, cgroup, value, origin=ORIGIN)
+        outcome = executor.update(update, cacheable=False)
+        if not outcome.ok:
+            reason = outcome.reason or str(outcome.status)
+            number = outcome.errno or EIO
+            raise CgroupError("write", path, content, number, reason)
+        if outcome.reason:
+            print(f"nriplugin: {outcome.reason}", file=sys.stderr)
+        old = plain(resource.parse_at(path, before))
+        new = plain(tree.get(resource.type, cgroup))
+        through = " (through systemd)" if outcome.by_writer else ""
+        print(f"{path}: {shown(old)} -> {shown(new)}{through}")
+    return 0
+
+
+def wanted(tree: Tree, name: str, given: str) -> tuple[Resource, str]:
+    """Return what to set, in the numbers of this node's version.
+
+    Raises:
+        ConfigError: no such type, or shares or a weight that are none.
+    """
+    curve = curve_named(AUTO)
+    if name == Type.CPU_SHARES and tree.version == 2:
+        Registry(1).get(name).validate(given)
+        value = str(weight_of(int(given), curve))
+        print(f"cpu.shares {given} is cpu.weight {value} on cgroup v2 ({curve})")
+        return tree.registry.get(Type.CPU_WEIGHT), value
+    if name == Type.CPU_WEIGHT and tree.version == 1:
+        Registry(2).get(name).validate(given)
+        value = str(shares_of(int(given), curve))
+        print(f"cpu.weight {given} is cpu.shares {value} on cgroup v1 ({curve})")
+        return tree.registry.get(Type.CPU_SHARES), value
+    resource = resource_named(tree, name)
+    if resource.controller in ("memory", "hugetlb") and given != "max":
+        return resource, _bytes(given)
+    return resource, given
+
+
+def _bytes(given: str) -> str:
+    if not given[-1:].isalpha():
+        return given
+    from nriplugin.kube.quantity import value
+
+    return str(value(given, "VALUE"))
+
+
+def _journal(node: Node, state_dir: str | None) -> Journal | None:
+    if node.plain and state_dir is None:
+        return None  # a copy, which has no place in the node's own journal
+    return Journal(state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR)

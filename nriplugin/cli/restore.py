@@ -1,0 +1,83 @@
+"""`nriplugin restore`: every file as it was before us."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.journal import DATABASE, ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.journal_restore import Action, restore
+from nriplugin.cgroup.node import detect_node
+from nriplugin.cgroup.tree import Tree
+from nriplugin.errors import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from nriplugin.cgroup.journal_restore import Finding
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be done, change nothing"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.add_argument(
+        "--state-dir",
+        metavar="DIR",
+        help=f"where the journal is (default: ${ENV_STATE_DIR}, or {STATE_DIR})",
+    )
+    parser.add_argument(
+        "--host-root",
+        metavar="DIR",
+        help="where the node's own root directory is (default: /)",
+    )
+    parser.add_argument(
+        "--cgroup-root",
+        metavar="DIR",
+        help="where the cgroups are (default: /sys/fs/cgroup below the host's root)",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Restore and print a table; 1 if a file could not be put back."""
+    directory = args.state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR
+    if directory != STATE_DIR and not os.path.isdir(directory):
+        named = "--state-dir" if args.state_dir else ENV_STATE_DIR
+        raise ConfigError(f"{named}: {directory!r}, expected a directory")
+    findings: list[Finding] = []
+    if os.path.exists(os.path.join(directory, DATABASE)):
+        node = detect_node(os.environ, args.host_root, args.cgroup_root)
+        with node.open_files() as files, Journal(directory) as journal:
+            tree = Tree(files, node.version.number)
+            findings = restore(tree, journal, node.writer(), dry_run=args.dry_run)
+    if args.json:
+        print(json.dumps([dataclasses.asdict(finding) for finding in findings]))
+    elif findings:
+        _print_table(findings, args.dry_run)
+    else:
+        print(f"nothing to restore: {directory} has no journal with entries")
+    return int(any(finding.action is Action.FAILED for finding in findings))
+
+
+def _print_table(findings: list[Finding], dry_run: bool) -> None:
+    rows = [("PATH", "ORIGINAL", "OURS", "NOW", "ACTION")]
+    for found in findings:
+        action = str(found.action)
+        if dry_run and found.action is Action.RESTORED:
+            action = "would be restored"
+        action += f": {found.reason}" if found.reason else ""
+        ours = "(side effect)" if found.ours is None else _shown(found.ours)
+        now = "" if found.now is None else _shown(found.now)
+        rows.append((found.path, _shown(found.original), ours, now, action))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for *cells, action in rows:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        print("  ".join([*padded, action]))
+
+
+def _shown(content: str) -> str:
+    return content.replace("\n", "; ") or '""'

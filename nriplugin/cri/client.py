@@ -1,0 +1,135 @@
+"""Calls to the container runtime over its CRI socket: list containers, run a command.
+
+Only what we need of CRI, with messages of our own (api/cri.proto), so no generated
+stubs: gRPC takes a method's name and two functions. grpcio is an extra and heavy
+(30 MB in a process of its own), so it is imported by the first client that is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nriplugin.errors import ConfigError, RPCError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from google.protobuf.message import Message
+
+SERVICE = "runtime.v1.RuntimeService"
+TIMEOUT_S = 5
+
+# The runtime stops a command after its own time; only if it does not, we stop waiting.
+_GRACE_S = 1
+
+_OPTIONS = (
+    # The address of a unix socket is no valid host name to servers written in Go.
+    ("grpc.default_authority", "localhost"),
+    # What runtimes may send, and the kubelet takes.
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+)
+
+
+class RunningContainer(NamedTuple):
+    """A container of a pod; the name is that in the manifest."""
+
+    id: str
+    name: str
+
+
+class ExecResult(NamedTuple):
+    """What came of a command; as `cgroup.guest` wants it."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class RuntimeClient:
+    """A connection to a runtime, made when it is first needed and kept.
+
+    Every call raises TimeoutError or RPCError.
+    """
+
+    def __init__(self, socket_path: str, timeout_s: int = TIMEOUT_S) -> None:
+        """Do not connect yet.
+
+        Raises:
+            ConfigError: grpcio is not installed, or the path is not absolute.
+        """
+        if socket_path[:1] != "/":
+            raise ConfigError(f"CRI socket: {socket_path!r}, expected an absolute path")
+        try:
+            import grpc
+        except ImportError as exc:
+            raise ConfigError(
+                "CRI socket: grpcio is not installed, expected nriplugin[cri]"
+            ) from exc
+        self._timeout_s = timeout_s
+        self._channel = grpc.insecure_channel(f"unix:{socket_path}", options=_OPTIONS)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def running_containers(self, sandbox_id: str) -> list[RunningContainer]:
+        """Return the containers of a pod that a command can be run in."""
+        from nriplugin.api import cri_pb2
+
+        request = cri_pb2.ListContainersRequest(
+            filter=cri_pb2.ContainerFilter(
+                pod_sandbox_id=sandbox_id,
+                state=cri_pb2.ContainerStateValue(state=cri_pb2.CONTAINER_RUNNING),
+            )
+        )
+        response = self._call(
+            "ListContainers", request, cri_pb2.ListContainersResponse, self._timeout_s
+        )
+        return [
+            RunningContainer(one.id, one.metadata.name) for one in response.containers
+        ]
+
+    def exec_sync(self, container_id: str, argv: Sequence[str]) -> ExecResult:
+        """Run a command in a container and wait for its end.
+
+        With the container bound (functools.partial), this is what
+        `cgroup.guest.GuestFiles` takes.
+        """
+        from nriplugin.api import cri_pb2
+
+        request = cri_pb2.ExecSyncRequest(
+            container_id=container_id, cmd=argv, timeout=self._timeout_s
+        )
+        response = self._call(
+            "ExecSync",
+            request,
+            cri_pb2.ExecSyncResponse,
+            self._timeout_s + _GRACE_S,
+        )
+        return ExecResult(response.exit_code, response.stdout, response.stderr)
+
+    def _call(
+        self, method: str, request: Message, answer: type[Message], timeout_s: int
+    ) -> Any:  # noqa: ANN401 # an `answer`
+        from grpc import RpcError, StatusCode
+
+        call = self._channel.unary_unary(
+            f"/{SERVICE}/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,
+        )
+        try:
+            return call(request, timeout=timeout_s)
+        except RpcError as exc:
+            # Whoever raises it makes it a Call, too, which has the status.
+            code, details = exc.code(), " ".join(str(exc.details()).split())
+            if code is StatusCode.DEADLINE_EXCEEDED:
+                raise TimeoutError(f"{method}: {details}") from exc
+            raise RPCError(code.value[0], f"{method}: {details}") from exc

@@ -1,0 +1,404 @@
+"""Writes to slices and scopes, over a real message bus to a stand-in for systemd."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cgroup.buses import FakeSystemd, MessageBus
+from hypothesis import given
+from hypothesis import strategies as st
+from support.trees import CONTAINER_ID, UID, make_v1, make_v2
+
+from nriplugin.cgroup.dbus import Bus, BusError
+from nriplugin.cgroup.executor import Executor
+from nriplugin.cgroup.files import LocalFiles
+from nriplugin.cgroup.registry import Type
+from nriplugin.cgroup.systemd import SystemdWriter, unit_of
+from nriplugin.cgroup.systemd_properties import INFINITY
+from nriplugin.cgroup.updates import Status, Update
+from nriplugin.errors import CgroupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nriplugin.cgroup.tree import Tree
+
+ROOT = "/kubepods.slice"
+QOS = f"{ROOT}/kubepods-burstable.slice"
+POD_UNIT = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+POD = f"{QOS}/{POD_UNIT}"
+UNIT = f"cri-containerd-{CONTAINER_ID}.scope"
+SCOPE = f"{POD}/{UNIT}"
+INNER = f"{SCOPE}/container"
+
+# Property -> the file that systemd writes for it, and what it writes without it.
+FILES = {
+    "CPUWeight": ("cpu.weight", "100"),
+    "MemoryMin": ("memory.min", "0"),
+    "MemoryLow": ("memory.low", "0"),
+    "MemoryHigh": ("memory.high", "max"),
+    "MemoryMax": ("memory.max", "max"),
+    "MemorySwapMax": ("memory.swap.max", "max"),
+    "TasksMax": ("pids.max", "max"),
+}
+
+
+class Node:
+    """A tree, and a systemd that writes all files of a controller at a time."""
+
+    def __init__(self, root: Path, bus_path: str) -> None:
+        self.root = root
+        self.tree: Tree = make_v2(root, (ROOT, QOS, POD, SCOPE, INNER))
+        self.known: dict[str, dict[str, Any]] = {}
+        self.deaf = False
+        self.bus_path = bus_path
+        self.systemd = FakeSystemd(bus_path, self.realise)
+        self.bus = Bus(bus_path)
+        self.writer = SystemdWriter(self.bus)
+
+    def close(self) -> None:
+        self.systemd.stop()
+        self.bus.close()
+        assert isinstance(self.tree.files, LocalFiles)
+        self.tree.files.close()
+
+    def realise(self, unit: str, properties: dict[str, Any]) -> None:
+        """Write what systemd knows of a unit, and its defaults for the rest."""
+        known = self.known.setdefault(unit, {})
+        known.update(properties)
+        if self.deaf:
+            return
+        (directory,) = self.root.rglob(unit)
+        controllers = {self.file_of(name).partition(".")[0] for name in properties}
+        for name, (file, default) in FILES.items():
+            if file.partition(".")[0] in controllers:
+                value = known.get(name, default)
+                text = default if value == INFINITY else str(value)
+                (directory / file).write_text(f"{text}\n")
+        if "memory" in controllers:
+            (directory / "memory.oom.group").write_text("0\n")
+        if "cpu" in controllers:
+            idle = int(known.get("CPUWeight") == 0)
+            (directory / "cpu.idle").write_text(f"{idle}\n")
+            quota, period = (
+                known.get(f"CPUQuotaPer{word}USec", default)
+                for word, default in (("Sec", INFINITY), ("iod", 100_000))
+            )
+            shown = "max" if quota == INFINITY else quota * period // 1_000_000
+            (directory / "cpu.max").write_text(f"{shown} {period}\n")
+
+    @staticmethod
+    def file_of(name: str) -> str:
+        return FILES[name][0] if name in FILES else "cpu.max"
+
+    def write(self, file: str, cgroup: str, content: str) -> bool | str:
+        resource = next(r for r in self.tree.registry if r.file == file)
+        return self.writer.write(self.tree, resource, cgroup, content)
+
+    def set_directly(self, file: str, content: str, cgroup: str = SCOPE) -> None:
+        (self.root / cgroup[1:] / file).write_text(f"{content}\n")
+
+    def holds(self, file: str, cgroup: str = SCOPE) -> str:
+        return (self.root / cgroup[1:] / file).read_text().strip()
+
+
+@pytest.fixture
+def message_bus(tmp_path: Path) -> Iterator[MessageBus]:
+    with MessageBus(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def node(tmp_path: Path, message_bus: MessageBus) -> Iterator[Node]:
+    running = Node(tmp_path / "cgroup", message_bus.path)
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "unit"),
+    [
+        (ROOT, "kubepods.slice"),
+        (QOS, "kubepods-burstable.slice"),
+        (POD, POD_UNIT),
+        (SCOPE, UNIT),
+    ],
+)
+def test_the_property_of_a_unit_is_set_for_as_long_as_it_lives(
+    node: Node, cgroup: str, unit: str
+) -> None:
+    """On every level, and the file holds it when the write is over."""
+    assert node.write("cpu.weight", cgroup, "79") is True
+    assert node.systemd.calls == [(unit, True, {"CPUWeight": 79})]
+    assert node.holds("cpu.weight", cgroup) == "79"
+
+
+def test_a_quota_lands_rounded(node: Node) -> None:
+    """As a daemon-reload would have it, and that is a success."""
+    for _ in range(2):
+        assert node.write("cpu.max", SCOPE, "12345 100000") is True
+        assert node.holds("cpu.max") == "13000 100000"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "properties"),
+    [
+        ("cpuset.cpus", "0,9", {"AllowedCPUs": b"\x01\x02"}),
+        ("cpuset.mems", "", {"AllowedMemoryNodes": b""}),
+        ("memory.max", "max", {"MemoryMax": INFINITY}),
+        ("io.max", "8:0 rbps=1", {"IOReadBandwidthMax": [("/dev/block/8:0", 1)]}),
+        ("io.weight", "8:0 5", {"IODeviceWeight": [("/dev/block/8:0", 5)]}),
+    ],
+)
+def test_every_kind_of_value_crosses_the_bus(
+    node: Node, file: str, content: str, properties: dict[str, Any]
+) -> None:
+    """Numbers, masks and lists of devices."""
+    node.deaf = True
+    node.write(file, SCOPE, content)
+    assert node.systemd.calls == [(UNIT, True, properties)]
+
+
+def test_what_systemd_undoes_is_put_back(node: Node) -> None:
+    """The runtime wrote these directly; a memory property resets them."""
+    node.set_directly("memory.oom.group", "1")
+    node.set_directly("memory.swap.max", "0")
+    node.set_directly("cpu.max", "50000 100000")
+    assert node.write("memory.high", SCOPE, "1048576") is True
+    assert node.holds("memory.high") == "1048576"
+    assert node.holds("memory.oom.group") == "1"
+    assert node.holds("memory.swap.max") == "0"
+    assert node.write("cpu.weight", SCOPE, "200") is True
+    assert node.holds("cpu.max") == "50000 100000"
+
+
+def test_it_is_put_back_even_if_systemd_falls_silent(tmp_path: Path) -> None:
+    """It may have written before it did."""
+
+    class Silent:
+        def call(
+            self, destination: str, path: str, interface: str, method: str, *_: Any
+        ) -> tuple[Any, ...]:
+            if method == "Ping":
+                raise BusError("no answer")
+            for file, content in (("memory.oom.group", "0"), ("memory.high", "4096")):
+                (tmp_path / "v2" / SCOPE[1:] / file).write_text(f"{content}\n")
+            return ()
+
+    with opened(make_v2(tmp_path / "v2", (SCOPE,))) as tree:
+        tree.set(Type.MEMORY_OOM_GROUP, SCOPE, 1)
+        resource = tree.registry.get(Type.MEMORY_HIGH)
+        reason = SystemdWriter(Silent()).write(tree, resource, SCOPE, "4096")
+        assert reason == f"systemd, {UNIT}: no answer"
+        assert tree.get(Type.MEMORY_OOM_GROUP, SCOPE) == 1
+
+
+def test_what_systemd_was_told_by_somebody_else_stays(node: Node) -> None:
+    """A value that is not systemd's default is a wish, perhaps a resize just now."""
+    node.set_directly("memory.low", "4096")
+    node.known[UNIT] = {"MemoryLow": 8192, "MemoryMax": 1 << 30}
+    assert node.write("memory.high", SCOPE, "1048576") is True
+    assert node.holds("memory.low") == "8192"
+    assert node.holds("memory.max") == str(1 << 30)
+
+
+def test_a_value_that_is_systemds_default_is_not_undone(node: Node) -> None:
+    """To lift a limit is a wish, too."""
+    assert node.write("memory.high", SCOPE, "4096") is True
+    assert node.write("memory.high", SCOPE, "max") is True
+    assert node.holds("memory.high") == "max"
+
+
+def test_what_cannot_be_put_back_is_told(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write itself has happened; the reason goes with it."""
+    node.set_directly("memory.oom.group", "1")
+
+    def refuse(path: str, value: str) -> None:
+        raise CgroupError("write", path, value, 16)
+
+    monkeypatch.setattr(node.tree.files, "write", refuse)
+    reason = node.write("memory.high", SCOPE, "1048576")
+    assert isinstance(reason, str)
+    assert "systemd undid memory.oom.group = '1'" in reason
+    assert "EBUSY" in reason
+    assert node.holds("memory.high") == "1048576"
+
+
+def test_leaving_idle_takes_the_default_weight(node: Node) -> None:
+    """And a cgroup that is not idle keeps its own: there is nothing to say."""
+    assert node.write("cpu.idle", SCOPE, "0") is False
+    assert node.systemd.calls == []
+    node.set_directly("cpu.idle", "1")
+    node.set_directly("cpu.weight", "0")
+    node.write("cpu.idle", SCOPE, "0")
+    assert node.systemd.calls == [(UNIT, True, {"CPUWeight": INFINITY})]
+
+
+def test_a_weight_ends_idleness_and_the_other_way_round(node: Node) -> None:
+    """To systemd they are one property; none is put back because of the other."""
+    assert node.write("cpu.idle", SCOPE, "1") is True
+    assert (node.holds("cpu.idle"), node.holds("cpu.weight")) == ("1", "0")
+    assert node.write("cpu.weight", SCOPE, "79") is True
+    assert (node.holds("cpu.idle"), node.holds("cpu.weight")) == ("0", "79")
+
+
+def test_an_idle_cgroup_is_idle_again_after_another_property(node: Node) -> None:
+    """Its weight of 0 is not written: the kernel would refuse it."""
+    node.set_directly("cpu.idle", "1")
+    node.set_directly("cpu.weight", "0")
+    assert node.write("cpu.max", SCOPE, "50000 100000") is True
+    assert node.holds("cpu.weight") == "100"
+    assert node.holds("cpu.idle") == "1"
+
+
+def test_a_property_that_does_not_reach_the_file_is_told(node: Node) -> None:
+    """systemd answers before it writes, and only logs what it cannot write."""
+    node.deaf = True
+    reason = node.write("memory.max", SCOPE, "4096")
+    assert isinstance(reason, str)
+    assert reason.startswith(
+        f"systemd, {UNIT}: it took '4096', but memory.max is 'max'"
+    )
+    # Nothing to change is no failure.
+    assert node.write("memory.max", SCOPE, "max") is True
+
+
+def test_a_refusal_is_a_reason(node: Node) -> None:
+    """In one line that names the unit; the executor then writes the file itself."""
+    node.systemd.refusals[UNIT] = (
+        "org.freedesktop.systemd1.NoSuchUnit",
+        f"Unit {UNIT} not loaded.",
+    )
+    assert node.write("cpu.weight", SCOPE, "79") == (
+        f"systemd, {UNIT}: Unit {UNIT} not loaded."
+    )
+    assert node.holds("cpu.weight") == "100"
+
+
+def test_no_bus_is_a_reason(node: Node, message_bus: MessageBus) -> None:
+    """And when it is back, so are the properties."""
+    message_bus.stop()
+    reason = node.write("cpu.weight", SCOPE, "79")
+    assert isinstance(reason, str)
+    assert reason.startswith(f"systemd, {UNIT}: {message_bus.path}: ")
+    message_bus.start()
+    node.systemd.stop()
+    node.systemd = FakeSystemd(message_bus.path, node.realise)
+    assert node.write("cpu.weight", SCOPE, "80") is True
+
+
+def test_without_a_bus_the_executor_writes_the_file(
+    node: Node, message_bus: MessageBus
+) -> None:
+    """And the outcome says why systemd does not know of it."""
+    executor = Executor(node.tree, writer=node.writer)
+    outcome = executor.update(Update(Type.CPU_WEIGHT, SCOPE, 79))
+    assert (outcome.status, outcome.by_writer) == (Status.WRITTEN, True)
+    message_bus.stop()
+    outcome = executor.update(Update(Type.CPU_WEIGHT, SCOPE, 80))
+    assert (outcome.status, outcome.by_writer) == (Status.WRITTEN, False)
+    assert outcome.reason.startswith(f"systemd, {UNIT}: ")
+    assert node.holds("cpu.weight") == "80"
+    assert len(node.systemd.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "cgroup"),
+    [
+        ("cpu.max.burst", SCOPE),  # no property
+        ("memory.oom.group", SCOPE),
+        ("cpu.weight", INNER),  # crun's inner cgroup is no unit
+        ("cpu.weight", "/kubepods/burstable"),
+    ],
+)
+def test_the_rest_is_not_for_systemd(node: Node, file: str, cgroup: str) -> None:
+    """It does not even hear of it."""
+    assert node.write(file, cgroup, "1") is False
+    assert node.systemd.calls == []
+
+
+def test_a_cgroup_that_is_gone_is_for_the_direct_write_to_report(node: Node) -> None:
+    """Where its file has to be read first."""
+    assert node.write("cpu.max", f"{POD}/crio-gone.scope", "1000") is False
+
+
+def test_version_1_is_not_for_systemd(tmp_path: Path, node: Node) -> None:
+    """Its properties have other names."""
+    with opened(make_v1(tmp_path / "v1", (SCOPE,))) as tree:
+        resource = tree.registry.get("pids.max")
+        assert node.writer.write(tree, resource, SCOPE, "10") is False
+    assert node.systemd.calls == []
+
+
+@contextmanager
+def opened(tree: Tree) -> Iterator[Tree]:
+    assert isinstance(tree.files, LocalFiles)
+    with tree.files:
+        yield tree
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        "",
+        "/",
+        "/system.slice",
+        "/system.slice/sshd.service",
+        "/kubepods.slicer/a.scope",
+        f"{ROOT}/",
+        f"{ROOT}/kubepods-pod1.slice/app.service",
+        f"{ROOT}/a.slice",  # not where systemd has that slice
+        f"{ROOT}/-.slice",
+        f"{QOS}/kubepods-pod1.slice",
+        # Made by a container inside its own scope, to be taken for a unit of the node.
+        f"{SCOPE}/kubepods.slice",
+        f"{SCOPE}/system.slice",
+        f"{SCOPE}/sshd.scope",
+        f"{INNER}/{UNIT}",
+        f"{SCOPE}{ROOT}",
+        f"{SCOPE}{POD}/{UNIT}",
+        f"{ROOT}/../system.slice",
+        f"{POD}/../../../init.scope",
+        f"{POD}/a b.scope",
+        f"{POD}/$(id).scope",
+        f"{POD}/a'\".scope",
+        f"{POD}/a\n.scope",
+        f"{POD}/a\0.scope",
+        f"{POD}/é.scope",
+        f"{POD}/{'a' * 300}.scope",
+    ],
+)
+def test_only_the_kubelets_units_where_systemd_has_them(cgroup: str) -> None:
+    """A directory's name alone proves nothing."""
+    assert unit_of(cgroup) is None
+
+
+def test_the_kubelets_own_root_is_respected() -> None:
+    """Its cgroupRoot comes before kubepods, in the path and in the names."""
+    root = "/kubelet.slice/kubelet-kubepods.slice"
+    pod = f"{root}/kubelet-kubepods-pod1.slice"
+    assert unit_of(pod, root) == "kubelet-kubepods-pod1.slice"
+    assert unit_of(f"{pod}/crio-1.scope", root) == "crio-1.scope"
+    assert unit_of("/kubelet.slice", root) is None
+    assert unit_of(pod) is None
+
+
+def test_an_escaped_directory_is_the_unit_without_the_escape() -> None:
+    """systemd puts _ before what looks like a file of the kernel's."""
+    assert unit_of(f"{POD}/_cpu.scope") == "cpu.scope"
+
+
+@given(st.text(alphabet="ak./-_:@\\ \n\0é$'\"", max_size=40))
+def test_whatever_the_name_a_unit_is_one_word_of_the_path(name: str) -> None:
+    """And never one outside of the kubelet's slice."""
+    for parent in (ROOT, POD, ""):
+        unit = unit_of(f"{parent}/{name}")
+        if unit is not None:
+            assert f"{parent}/{name}".endswith(unit)
+            assert "/" not in unit
+            assert unit.isprintable()

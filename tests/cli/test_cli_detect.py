@@ -1,0 +1,107 @@
+"""`nriplugin detect` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.trees import make
+
+from nriplugin.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the developer's own decides."""
+    for name in (
+        "NRIPLUGIN_CGROUP_VERSION",
+        "VOLCANO_TEST_CGROUP_VERSION",
+        "NRIPLUGIN_HOST_ROOT",
+        "CGROUP_DRIVER",
+    ):
+        monkeypatch.delenv(name, raising=False)
+
+
+def detect(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["detect", "--json", *arguments]) == 0
+    facts: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return facts
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_everything_that_was_detected_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
+) -> None:
+    """Version, driver with its rungs, controllers, roots and what the kernel has."""
+    root = tmp_path / "cgroup"
+    make(version, root)
+    config = tmp_path / "var/lib/kubelet/config.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text("cgroupDriver: cgroupfs\ncgroupRoot: /\n")
+    options = ["--host-root", str(tmp_path), "--cgroup-root", str(root)]
+    facts = detect(capsys, *options)
+    assert facts["version"] == version
+    assert facts["driver"] == "cgroupfs"
+    assert [rung["name"] for rung in facts["rungs"]] == ["environment", "kubelet files"]
+    assert facts["rungs"][-1]["evidence"] == f"{config}: cgroupfs"
+    assert facts["kubelet_cgroup_root"] == "/"
+    assert facts["kubepods"] == facts["looked_at"] == "/kubepods"
+    assert {"cpu", "memory", "pids"} <= set(facts["controllers"])
+    assert facts["features"]["cpu.cfs_burst_us"]["supported"] is True
+    assert facts["features"]["cpu.qos_level"]["supported"] is False
+    assert facts["features"]["cpu.pressure"]["supported"] is (version == 2)
+    assert main(["detect", *options]) == 0
+    text = capsys.readouterr().out
+    assert f"cgroup version    {version}: " in text
+    assert f"  kubelet files   {config}: cgroupfs" in text
+    assert "cpu.qos_level     no: " in text
+
+
+def test_this_very_machine_is_only_looked_at(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whatever it is, there is an answer with evidence."""
+    facts = detect(capsys)
+    assert facts["version"] in (1, 2)
+    assert facts["cgroup_root"] == "/sys/fs/cgroup"
+    assert facts["rungs"]
+
+
+def test_a_tree_that_is_none_is_a_finding_not_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rest is shown all the same."""
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    facts = detect(capsys, "--host-root", str(tmp_path))
+    assert facts["version"] == 1
+    assert "no cgroup v1 controller is mounted there" in facts["problem"]
+    assert main(["detect", "--host-root", str(tmp_path)]) == 0
+    assert "problem " in capsys.readouterr().out
+    facts = detect(capsys, "--cgroup-root", str(tmp_path / "nope"))
+    assert "ENOENT" in facts["problem"]
+    empty = detect(capsys, "--cgroup-root", str(tmp_path / "sys/fs/cgroup"))
+    assert empty["looked_at"] is None
+
+
+def test_a_wrong_environment_is_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names the variable."""
+    monkeypatch.setenv("NRIPLUGIN_CGROUP_VERSION", "3")
+    assert main(["detect"]) == 2
+    assert "NRIPLUGIN_CGROUP_VERSION: '3', expected 1 or 2" in capsys.readouterr().err
+
+
+def test_the_host_root_comes_from_the_environment_too(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a DaemonSet sets it; the option wins."""
+    monkeypatch.setenv("NRIPLUGIN_HOST_ROOT", str(tmp_path))
+    assert detect(capsys)["host_root"] == str(tmp_path)
+    assert detect(capsys, "--host-root", "/")["host_root"] == "/"
