@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from nodes.catalog import NODES
+from nodes.machine import QEMU, booted
+from support.kubelet import Kubelet
+from support.needs import need
+from support.observed import Observed, observe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nodes.machine import Machine
+
+
+@pytest.fixture(scope="session")
+def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """A booted node, one boot for all of its tests."""
+    if os.geteuid() != 0:
+        need("vm", "nodes are built by root")
+    for program in (QEMU, "mmdebstrap", "go"):
+        if shutil.which(program) is None:
+            need("vm", f"{program} is not installed (hack/node build installs it)")
+    with booted(NODES[request.param]) as machine:
+        yield machine
+
+
+@pytest.fixture(scope="session")
+def kubelet(node: Machine) -> Kubelet:
+    """Who makes pods on the node."""
+    return Kubelet(node)
+
+
+@pytest.fixture(scope="session")
+def observed(node: Machine, kubelet: Kubelet) -> Observed:
+    """The pods of the three QoS classes, run without the plugin and with it."""
+    return observe(node, kubelet)

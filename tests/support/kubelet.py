@@ -1,0 +1,169 @@
+"""What the kubelet does on a node, as far as a runtime sees it: pods through crictl.
+
+A pod comes as a manifest; which numbers the kubelet sends for it is asked of
+`nriplugin explain` in the guest. Where a container's cgroup is, is asked of the kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from nodes.machine import Machine, Result
+
+IMAGE = "localhost/box:1"
+# As the kubelet asks: a PID namespace per container. On the host's network, which
+# needs no CNI.
+NAMESPACES = {"namespace_options": {"network": 2, "pid": 1}}
+# In each cgroup, but not resources: what is in it, what it uses, what it reports.
+NOT_SETTINGS = (
+    *("cgroup.", ".pressure", ".peak", "memory.reclaim", "irq.", ".usage"),
+    *("tasks", "notify_on_release", "clone_children", "event_control", "kmem."),
+    *("usage_in_bytes", "failcnt", "force_empty", "reset_stats", "release_agent"),
+)
+
+
+@dataclass(slots=True)
+class Container:
+    """A running container and its directories: one, or on cgroup v1 many."""
+
+    id: str
+    name: str
+    cgroups: list[str]
+
+
+@dataclass(slots=True)
+class Pod:
+    """A sandbox and the configuration that it was made with."""
+
+    id: str
+    uid: str
+    config: dict[str, Any]
+    containers: dict[str, Container] = field(default_factory=dict)
+
+
+class Kubelet:
+    """Makes pods on one machine and cleans up after itself."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._serial = itertools.count()
+
+    def crictl(self, *args: str) -> Result:
+        """Run crictl, whatever its exit code."""
+        return self.machine.run("crictl", *args)
+
+    def explain(self, manifests: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return what `explain` in the guest makes of pods."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        explained = self.machine.check("nriplugin", "explain", "--json", "-", stdin=text)
+        pods: list[Any] = json.loads(explained)
+        return pods
+
+    @contextmanager
+    def sandbox(self, qos_class: str = "Burstable", handler: str = "runc") -> Iterator[Pod]:
+        """Run a pod without containers for a while; those started in it go with it."""
+        uid = str(uuid.uuid4())
+        parent = self._make_cgroups(qos_class, uid)
+        config = {
+            "metadata": {"name": f"pod-{uid[:8]}", "uid": uid, "namespace": "test"},
+            "log_directory": "/tmp",
+            "linux": {"cgroup_parent": parent, "security_context": NAMESPACES},
+        }
+        path = self._write(config)
+        pod = Pod(
+            id=self.machine.check("crictl", "runp", "-r", handler, path).strip(),
+            uid=uid,
+            config=config,
+        )
+        try:
+            yield pod
+        finally:
+            self.machine.run("crictl", "rmp", "-f", pod.id)
+
+    def start(self, pod: Pod, name: str, resources: Mapping[str, object]) -> Container:
+        """Create and start a container; resources are CRI's."""
+        result = self.try_start(pod, name, resources)
+        assert isinstance(result, Container), f"{name}: {resources}: {result}"
+        return result
+
+    def try_start(
+        self, pod: Pod, name: str, resources: Mapping[str, object]
+    ) -> Container | str:
+        """Create and start a container; return the runtime's words if it fails."""
+        config = {
+            "metadata": {"name": name},
+            "image": {"image": IMAGE},
+            # Stops when told to: as the first process, sleep alone would not.
+            "command": ["/bin/sh", "-c", "trap exit TERM; sleep 1000000 & wait"],
+            "linux": {"resources": dict(resources), "security_context": NAMESPACES},
+        }
+        paths = self._write(config), self._write(pod.config)
+        created = self.crictl("create", "--no-pull", pod.id, *paths)
+        if created.code != 0:
+            return created.stderr
+        container_id = created.stdout.strip()
+        started = self.crictl("start", container_id)
+        if started.code != 0:
+            return started.stderr
+        container = Container(container_id, name, self._cgroups_of(container_id))
+        pod.containers[name] = container
+        return container
+
+    def inspect(self, container: Container) -> Any:
+        """Return what `crictl inspect` says."""
+        return json.loads(self.machine.check("crictl", "inspect", container.id))
+
+    def update(self, container: Container, **options: int) -> Result:
+        """Run `crictl update`, options named as crictl names them."""
+        args = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        return self.crictl("update", *args, container.id)
+
+    def settings(self, container: Container) -> dict[str, str]:
+        """Return every setting of a container's cgroup, read from the kernel."""
+        found = self.machine.check(
+            *("find", *container.cgroups, "-maxdepth", "1"),
+            *("-type", "f", "-perm", "/222"),
+        )
+        paths = [
+            path
+            for path in found.split()
+            if not any(part in path.rsplit("/", 1)[1] for part in NOT_SETTINGS)
+        ]
+        contents = self.machine.read(sorted(paths))
+        return {
+            path.rsplit("/", 1)[1]: content.strip()
+            for path, content in contents.items()
+            if content is not None
+        }
+
+    def _cgroups_of(self, container_id: str) -> list[str]:
+        """Return the container's directories: one, or on cgroup v1 many."""
+        found = self.machine.check(
+            *("find", "/sys/fs/cgroup", "-type", "d", "-name", f"*{container_id}*")
+        )
+        # conmon's has the container's ID too; /cpu is a link to /cpu,cpuacct.
+        return sorted(path for path in found.split() if "conmon" not in path)
+
+    def _make_cgroups(self, qos_class: str, uid: str) -> str:
+        """Make what the kubelet makes before it asks for a sandbox."""
+        qos = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
+        if self.machine.node.driver == "systemd":
+            parts = ["kubepods", qos[qos_class], f"pod{uid.replace('-', '_')}"]
+            return "-".join(part for part in parts if part) + ".slice"
+        parts = [part for part in ("kubepods", qos[qos_class], f"pod{uid}") if part]
+        if self.machine.node.cgroup == 2:
+            self.machine.check("/node/bin/make-cgroup", *parts)
+        return "/" + "/".join(parts)
+
+    def _write(self, config: Mapping[str, Any]) -> str:
+        path = f"/tmp/config-{next(self._serial)}.json"
+        self.machine.write(path, json.dumps(config))
+        return path

@@ -1,0 +1,126 @@
+"""The same pods on a node, without the plugin and with it, and what became of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from support.plugins import running
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodes.machine import Machine
+    from support.kubelet import Kubelet
+
+# Field of `explain`'s "sent" -> field of CRI's LinuxContainerResources.
+CRI_FIELDS = {
+    "cpu.shares": "cpu_shares",
+    "cpu.quota": "cpu_quota",
+    "cpu.period": "cpu_period",
+    "memory.limit": "memory_limit_in_bytes",
+}
+
+
+def _pod(name: str, **containers: tuple[Mapping[str, str], Mapping[str, str]]) -> Any:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "containers": [
+                {"name": each, "resources": {"requests": requests, "limits": limits}}
+                for each, (requests, limits) in containers.items()
+            ]
+        },
+    }
+
+
+PODS = {
+    "guaranteed": _pod(
+        "guaranteed",
+        half=({}, {"cpu": "500m", "memory": "128Mi"}),
+        two=({}, {"cpu": "2", "memory": "64Mi"}),
+    ),
+    "burstable": _pod(
+        "burstable",
+        both=({"cpu": "250m", "memory": "64Mi"}, {"cpu": "1500m", "memory": "96Mi"}),
+        requests=({"cpu": "1", "memory": "32Mi"}, {}),
+        tiny=({"cpu": "1m"}, {"cpu": "10m", "memory": "16Mi"}),
+        huge=({"cpu": "200"}, {"cpu": "300", "memory": "1Ti"}),
+    ),
+    "besteffort": _pod("besteffort", one=({}, {}), other=({}, {})),
+}
+
+# Which pods run under which OCI runtime. crun gets the one with the most in it.
+CASES = [
+    ("guaranteed", "runc"),
+    ("burstable", "runc"),
+    ("besteffort", "runc"),
+    ("burstable", "crun"),
+]
+
+
+class Key(NamedTuple):
+    """Which container: of which pod, under which OCI runtime."""
+
+    pod: str
+    handler: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A container that ran."""
+
+    id: str
+    cgroups: list[str]
+    settings: dict[str, str]
+    spec: Any
+    files: dict[str, str]
+    sent: dict[str, int]
+    qos_class: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Every container of every case, as the runtime alone made it and with us."""
+
+    control: dict[Key, Seen]
+    plugin: dict[Key, Seen]
+    log: str
+
+
+def observe(machine: Machine, kubelet: Kubelet) -> Observed:
+    """Run all pods twice."""
+    explained = dict(zip(PODS, kubelet.explain([*PODS.values()]), strict=True))
+    control = _run_all(kubelet, explained)
+    with running(machine) as plugin:
+        return Observed(control, _run_all(kubelet, explained), plugin.log())
+
+
+def _run_all(kubelet: Kubelet, explained: Mapping[str, Any]) -> dict[Key, Seen]:
+    seen = {}
+    for pod, handler in CASES:
+        seen |= _run(kubelet, pod, handler, explained[pod])
+    return seen
+
+
+def _run(kubelet: Kubelet, name: str, handler: str, explained: Any) -> dict[Key, Seen]:
+    seen = {}
+    with kubelet.sandbox(explained["qos_class"], handler) as pod:
+        for entry in explained["containers"]:
+            sent = {CRI_FIELDS[field]: value for field, value in entry["sent"].items()}
+            container = kubelet.start(pod, entry["name"], sent)
+            seen[Key(name, handler, entry["name"])] = Seen(
+                id=container.id,
+                cgroups=container.cgroups,
+                settings=kubelet.settings(container),
+                spec=kubelet.inspect(container)["info"]["runtimeSpec"],
+                files={file["file"]: file["value"] for file in entry["files"]},
+                sent=entry["sent"],
+                qos_class=explained["qos_class"],
+                uid=pod.uid,
+            )
+    return seen
