@@ -98,14 +98,7 @@ class Kubelet:
         self, pod: Pod, name: str, resources: Mapping[str, object]
     ) -> Container | str:
         """Create and start a container; return the runtime's words if it fails."""
-        config = {
-            "metadata": {"name": name},
-            "image": {"image": IMAGE},
-            # Stops when told to: as the first process, sleep alone would not.
-            "command": ["/bin/sh", "-c", "trap exit TERM; sleep 1000000 & wait"],
-            "linux": {"resources": dict(resources), "security_context": NAMESPACES},
-        }
-        paths = self._write(config), self._write(pod.config)
+        paths = self.write_configs(pod, name, resources)
         created = self.crictl("create", "--no-pull", pod.id, *paths)
         if created.code != 0:
             return created.stderr
@@ -116,6 +109,19 @@ class Kubelet:
         container = Container(container_id, name, self._cgroups_of(container_id))
         pod.containers[name] = container
         return container
+
+    def write_configs(
+        self, pod: Pod, name: str, resources: Mapping[str, object]
+    ) -> tuple[str, str]:
+        """Write what `crictl create` reads about a container and its pod."""
+        config = {
+            "metadata": {"name": name},
+            "image": {"image": IMAGE},
+            # Stops when told to: as the first process, sleep alone would not.
+            "command": ["/bin/sh", "-c", "trap exit TERM; sleep 1000000 & wait"],
+            "linux": {"resources": dict(resources), "security_context": NAMESPACES},
+        }
+        return self._write(config), self._write(pod.config)
 
     def inspect(self, container: Container) -> Any:
         """Return what `crictl inspect` says."""

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from support.plugins import running
+
+from nriplugin.convert.curves import Curve, weight_of
+
+if TYPE_CHECKING:
+    from nodes.machine import Machine
+    from support.kubelet import Container, Kubelet
+
+pytestmark = [
+    pytest.mark.parametrize(
+        "node", ["containerd-2", "containerd-1.7", "crio", "systemd"], indirect=True
+    ),
+    pytest.mark.timeout(600),
+]
+
+FILES = ("cpu.weight", "cpu.max", "memory.max", "memory.swap.max")
+CREATED = {
+    "cpu_shares": 512,
+    "cpu_quota": 50_000,
+    "cpu_period": 100_000,
+    "memory_limit_in_bytes": 2**26,
+}
+
+
+class Step(NamedTuple):
+    """An update, and what the kernel must hold then, worked out by hand."""
+
+    name: str
+    options: dict[str, int]
+    weight: int
+    max: str
+    memory: int
+
+
+STEPS = [
+    Step("shares", {"cpu_share": 2048}, 174, "50000 100000", 2**26),
+    Step(
+        "quota",
+        {"cpu_quota": 150_000, "cpu_period": 100_000},
+        174,
+        "150000 100000",
+        2**26,
+    ),
+    Step("memory", {"memory": 2**27}, 174, "150000 100000", 2**27),
+    Step(
+        "everything",
+        {
+            "cpu_share": 256,
+            "cpu_quota": 20_000,
+            "cpu_period": 50_000,
+            "memory": 2**25,
+        },
+        35,
+        "20000 50000",
+        2**25,
+    ),
+    Step("unlimited", {"cpu_quota": -1, "cpu_period": 100_000}, 35, "max 100000", 2**25),
+]
+
+
+class Seen(NamedTuple):
+    """The kernel's values after each step, and its other settings before and after."""
+
+    steps: dict[str, dict[str, str]]
+    before: dict[str, str]
+    after: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def seen(node: Machine, kubelet: Kubelet) -> dict[bool, Seen]:
+    """A container through all steps, without the plugin (False) and with it (True)."""
+    with kubelet.sandbox("Burstable") as pod:
+        control = through_all(kubelet, kubelet.start(pod, "control", CREATED))
+        with running(node):
+            ours = through_all(kubelet, kubelet.start(pod, "ours", CREATED))
+    return {False: control, True: ours}
+
+
+def through_all(kubelet: Kubelet, container: Container) -> Seen:
+    steps = {}
+    before = settings = kubelet.settings(container)
+    for step in STEPS:
+        result = kubelet.update(container, **step.options)
+        assert result.code == 0, f"{step.name}: {result.stderr}"
+        settings = kubelet.settings(container)
+        steps[step.name] = {file: settings[file] for file in FILES}
+    return Seen(steps, before, settings)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_an_update_is_derived_again(
+    node: Machine, seen: dict[bool, Seen], step: Step
+) -> None:
+    """After each update the kernel has the values of the new numbers, and only those."""
+    held = seen[True].steps[step.name]
+    assert held["cpu.weight"] == str(step.weight)
+    assert held["cpu.max"] == step.max
+    assert held["memory.max"] == str(step.memory)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_an_update_does_what_it_did_without_us(
+    node: Machine, seen: dict[bool, Seen], step: Step
+) -> None:
+    """Values after each update equal those of the runtime alone, up to the curve."""
+    expected = dict(seen[False].steps[step.name])
+    if node.node.name == "containerd-1.7":
+        shares = {174: 2048, 35: 256}[step.weight]
+        assert expected["cpu.weight"] == str(weight_of(shares, Curve.KEP))
+        expected["cpu.weight"] = str(step.weight)
+    assert seen[True].steps[step.name] == expected
+
+
+def test_an_update_leaves_the_rest_alone(seen: dict[bool, Seen]) -> None:
+    """Files that the update does not speak of are as they were."""
+    derived = {*FILES, "cpu.weight.nice"}
+    before, after = (
+        {file: value for file, value in settings.items() if file not in derived}
+        for settings in (seen[True].before, seen[True].after)
+    )
+    assert after == before

@@ -1,0 +1,86 @@
+"""Containers made one after the other in the guest, while something else happens."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from support.kubelet import Kubelet, Pod
+
+RESULTS = "/tmp/load.jsonl"
+PATIENCE_S = 120
+
+# Runs in the guest: create, look whether a plugin was there, remove, say so.
+SCRIPT = """
+import json, subprocess, sys
+pod_id, container, pod = sys.argv[1:]
+def crictl(*args):
+    return subprocess.run(["crictl", *args], capture_output=True, text=True)
+number = 0
+while True:
+    number += 1
+    config = json.load(open(container))
+    config["metadata"]["name"] = f"load-{number}"
+    with open("/tmp/load.json", "w") as file:
+        json.dump(config, file)
+    done = crictl("create", "--no-pull", pod_id, "/tmp/load.json", pod)
+    name = done.stdout.strip()
+    unified = done.returncode == 0 and "unified" in crictl("inspect", name).stdout
+    print(json.dumps([done.returncode, unified, done.stderr]), flush=True)
+    if done.returncode == 0:
+        crictl("rm", "-f", name)
+"""
+
+
+class Made(NamedTuple):
+    """One `crictl create`: its exit code, whether we were in it, what it complained."""
+
+    code: int
+    unified: bool
+    complaint: str
+
+
+class Load:
+    """Containers being made."""
+
+    def __init__(self, kubelet: Kubelet, pid: int) -> None:
+        self._machine = kubelet.machine
+        self.pid = pid
+
+    def results(self) -> list[Made]:
+        """Return what has been made so far."""
+        text = self._machine.read([RESULTS])[RESULTS] or ""
+        whole = text[: text.rfind("\n") + 1]
+        return [Made(*json.loads(line)) for line in whole.splitlines()]
+
+    def count(self) -> int:
+        """Return how many have been made so far."""
+        return len(self.results())
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many have been made."""
+        deadline = time.monotonic() + PATIENCE_S
+        while self.count() < count:
+            assert self._machine.poll(self.pid) is None, self._machine.read([RESULTS])
+            assert time.monotonic() < deadline, f"{self.count()} of {count} containers"
+            time.sleep(0.2)
+
+
+@contextmanager
+def creating(
+    kubelet: Kubelet, pod: Pod, resources: Mapping[str, object]
+) -> Iterator[Load]:
+    """Make containers with these resources for a while."""
+    kubelet.machine.write(RESULTS, "")
+    paths = kubelet.write_configs(pod, "load", resources)
+    argv = ("/usr/bin/python3", "-c", SCRIPT, pod.id, *paths)
+    load = Load(kubelet, kubelet.machine.spawn(*argv, log=RESULTS))
+    try:
+        yield load
+    finally:
+        kubelet.machine.stop(load.pid)
