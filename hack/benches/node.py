@@ -49,10 +49,11 @@ for number in range(int(count)):
     json.dump(config, open("/tmp/bench.json", "w"))
     argv = ["crictl", "create", "--no-pull", pod_id, "/tmp/bench.json", pod]
     began = time.perf_counter()
-    name = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    made = subprocess.run(argv, check=True, capture_output=True, text=True)
     took = time.perf_counter() - began
-    inspected = subprocess.run(["crictl", "inspect", name], capture_output=True, text=True)
-    print(json.dumps([1000 * took, "unified" in inspected.stdout]), flush=True)
+    name = made.stdout.strip()
+    inspected = subprocess.run(["crictl", "inspect", name], capture_output=True)
+    print(json.dumps([1000 * took, b"unified" in inspected.stdout]), flush=True)
     subprocess.run(["crictl", "rm", "-f", name], capture_output=True)
 """
 
@@ -86,8 +87,11 @@ class Bench:
         if plugin == "none":
             yield
             return
-        commands = {"nriplugin": ["nriplugin", "run"], "go": ["/with/stub", "-idx", "90"]}
-        pid = self._machine.spawn(*commands[plugin], log="/tmp/bench.log")
+        commands = {
+            "nriplugin": ["nriplugin", "run"],
+            "go": ["/with/stub", "-idx", "90"],
+        }
+        pid = self._machine.spawn(*commands[plugin], log="/run/bench.log")
         try:
             yield
         finally:

@@ -48,7 +48,7 @@ NODES = {
     for node in (
         Node(
             name="containerd-2",
-            about="newest containerd of Debian, NRI on by default, runc with the quadratic curve",
+            about="newest containerd of Debian, NRI on, runc and crun quadratic",
             root="forky",
             kernel="forky",
             runtime="containerd",
@@ -56,7 +56,7 @@ NODES = {
         ),
         Node(
             name="containerd-1.7",
-            about="containerd 1.7 with NRI enabled, runc and crun with the linear curve",
+            about="containerd 1.7 with NRI enabled, runc and crun linear",
             root="trixie",
             kernel="trixie",
             runtime="containerd",

@@ -1,4 +1,4 @@
-"""Kernels of Debian's suites, each with an initramfs of ours and a disk of its modules."""
+"""Kernels of Debian's suites: each with an initramfs and a disk of its modules."""
 
 from __future__ import annotations
 

@@ -80,18 +80,11 @@ def _wheels(root: Path) -> Path:
         pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
         _build_wheel(pip, directory / "source", wheels, None)
         _build_wheel(pip, directory / "source", directory / "next", NEXT_VERSION)
-        version = run(
-            "chroot",
-            tree,
-            "python3",
-            "-c",
-            "import sys; print(*sys.version_info[:2], sep='.')",
-        )
+        show = "import sys; print(*sys.version_info[:2], sep='.')"
+        version = run("chroot", tree, "python3", "-c", show).strip()
         # With this machine's settings for pip, for the guest's Python.
-        run(
-            *(*pip, "download", "--only-binary=:all:", "--dest", wheels),
-            *("--python-version", version.strip(), *wheels.glob("*.whl")),
-        )
+        download = [*pip, "download", "--only-binary=:all:", "--dest", str(wheels)]
+        run(*download, "--python-version", version, *wheels.glob("*.whl"))
         place = tree / "node"
         shutil.copytree(wheels, place / "wheels")
         try:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from nodes.catalog import NODES
-from nodes.machine import QEMU, booted
+from nodes.machine import QEMU, booted, build
+from nodes.shell import NodeError
 from support.kubelet import Kubelet
 from support.needs import need
 from support.observed import Observed, observe
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a node in one process: a node is booted once."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and "node" in callspec.params:
+            item.add_marker(pytest.mark.xdist_group(callspec.params["node"]))
+
+
 @pytest.fixture(scope="session")
 def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     """A booted node, one boot for all of its tests."""
@@ -25,7 +34,12 @@ def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     for program in (QEMU, "mmdebstrap", "go"):
         if shutil.which(program) is None:
             need("vm", f"{program} is not installed (hack/node build installs it)")
-    with booted(NODES[request.param]) as machine:
+    wanted = NODES[request.param]
+    try:
+        build(wanted)
+    except NodeError as exc:
+        need("vm", f"{wanted.name} cannot be built: {exc}")
+    with booted(wanted) as machine:
         yield machine
 
 

@@ -19,6 +19,10 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
+# Before NRI 0.10 a runtime does not tell plugins which unified keys a container has, so
+# there a key of ours replaces one of the same name.
+HIDES_UNIFIED = {"containerd-2", "containerd-1.7"}
+
 # What CRI can carry and no kubelet sends, or only seldom.
 ODD: dict[str, dict[str, object]] = {
     "nothing": {},
@@ -58,8 +62,9 @@ def try_all(kubelet: Kubelet) -> dict[str, dict[str, str] | str]:
     with kubelet.sandbox() as pod:
         for name, resources in ODD.items():
             result = kubelet.try_start(pod, name, resources)
-            started = isinstance(result, Container)
-            found[name] = kubelet.settings(result) if started else result
+            found[name] = (
+                kubelet.settings(result) if isinstance(result, Container) else result
+            )
     return found
 
 
@@ -77,19 +82,25 @@ def test_a_container_fares_as_without_us(
     assert isinstance(ours, dict), f"failed only with the plugin: {ours}"
     expected = dict(control)
     shares = ODD[name].get("cpu_shares")
-    if node.node.name == "containerd-1.7" and isinstance(shares, int) and name != "unified":
+    hidden = name == "unified" and node.node.name in HIDES_UNIFIED
+    other_curve = node.node.name == "containerd-1.7" and isinstance(shares, int)
+    if hidden or other_curve:
+        assert isinstance(shares, int)
         expected["cpu.weight"] = str(weight_of(shares, Curve.QUADRATIC))
         expected["cpu.weight.nice"] = ours["cpu.weight.nice"]
     assert ours == expected
 
 
 def test_explicit_v2_values_win(
+    node: Machine,
     outcomes: dict[bool, dict[str, dict[str, str] | str]],
 ) -> None:
     """A container that already has unified keys keeps them; the rest is converted."""
     settings = outcomes[True]["unified"]
     assert isinstance(settings, dict), settings
-    held = {file: settings[file] for file in ("cpu.weight", "memory.high", "pids.max")}
-    assert held == {"cpu.weight": "77", "memory.high": "50331648", "pids.max": "99"}
+    held = {file: settings[file] for file in ("memory.high", "pids.max")}
+    assert held == {"memory.high": "50331648", "pids.max": "99"}
+    if node.node.name not in HIDES_UNIFIED:
+        assert settings["cpu.weight"] == "77"
     assert settings["cpu.max"] == "50000 100000"
     assert settings["memory.max"] == str(2**26)

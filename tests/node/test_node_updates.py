@@ -59,7 +59,9 @@ STEPS = [
         "20000 50000",
         2**25,
     ),
-    Step("unlimited", {"cpu_quota": -1, "cpu_period": 100_000}, 35, "max 100000", 2**25),
+    Step(
+        "unlimited", {"cpu_quota": -1, "cpu_period": 100_000}, 35, "max 100000", 2**25
+    ),
 ]
 
 
@@ -96,7 +98,7 @@ def through_all(kubelet: Kubelet, container: Container) -> Seen:
 def test_an_update_is_derived_again(
     node: Machine, seen: dict[bool, Seen], step: Step
 ) -> None:
-    """After each update the kernel has the values of the new numbers, and only those."""
+    """After each update the kernel has the values of the new numbers."""
     held = seen[True].steps[step.name]
     assert held["cpu.weight"] == str(step.weight)
     assert held["cpu.max"] == step.max

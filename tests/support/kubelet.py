@@ -63,12 +63,16 @@ class Kubelet:
     def explain(self, manifests: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return what `explain` in the guest makes of pods."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
-        explained = self.machine.check("nriplugin", "explain", "--json", "-", stdin=text)
+        explained = self.machine.check(
+            "nriplugin", "explain", "--json", "-", stdin=text
+        )
         pods: list[Any] = json.loads(explained)
         return pods
 
     @contextmanager
-    def sandbox(self, qos_class: str = "Burstable", handler: str = "runc") -> Iterator[Pod]:
+    def sandbox(
+        self, qos_class: str = "Burstable", handler: str = "runc"
+    ) -> Iterator[Pod]:
         """Run a pod without containers for a while; those started in it go with it."""
         uid = str(uuid.uuid4())
         parent = self._make_cgroups(qos_class, uid)
@@ -129,7 +133,9 @@ class Kubelet:
 
     def update(self, container: Container, **options: int) -> Result:
         """Run `crictl update`, options named as crictl names them."""
-        args = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        args = [
+            f"--{name.replace('_', '-')}={value}" for name, value in options.items()
+        ]
         return self.crictl("update", *args, container.id)
 
     def settings(self, container: Container) -> dict[str, str]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nodes.machine import Machine
+
     from support.kubelet import Kubelet
 
 # Field of `explain`'s "sent" -> field of CRI's LinuxContainerResources.
@@ -101,7 +102,7 @@ def observe(machine: Machine, kubelet: Kubelet) -> Observed:
 
 
 def _run_all(kubelet: Kubelet, explained: Mapping[str, Any]) -> dict[Key, Seen]:
-    seen = {}
+    seen: dict[Key, Seen] = {}
     for pod, handler in CASES:
         seen |= _run(kubelet, pod, handler, explained[pod])
     return seen

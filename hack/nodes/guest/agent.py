@@ -1,7 +1,8 @@
 """The guest's end of the serial port: one JSON object per line, in and out.
 
-The first says what went wrong with the runtime, if anything. A request names an operation; the answers to it end with one that has "done" or "error".
-Standard library only: it runs on the guest's own Python.
+The first line out says what went wrong with the runtime, if anything. A request names
+an operation; the answers to it end with one that has "done" or "error". Standard
+library only: it runs on the guest's own Python.
 """
 
 from __future__ import annotations
@@ -14,44 +15,60 @@ import signal
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
 
 PORT = "nriplugin.node"
+CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
+
+
+class Port:
+    """The serial port; a write may take only a part."""
+
+    def __init__(self) -> None:
+        for name in glob.glob("/sys/class/virtio-ports/*/name"):
+            with open(name) as file:
+                if file.read().strip() == PORT:
+                    device = "/dev/" + name.split("/")[-2]
+                    self._file = open(device, "r+b", buffering=0)  # noqa: SIM115
+                    return
+        sys.exit(f"agent: no serial port named {PORT}")
+
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """Wait for the next request, and the next."""
+        return (json.loads(line) for line in self._file)
+
+    def answer(self, **fields: object) -> None:
+        """Send one line."""
+        data = memoryview(json.dumps(fields).encode() + b"\n")
+        while data:
+            data = data[self._file.write(data) :]
 
 
 def main() -> None:
-    with open_port() as port:
-        with open("/run/runtime.failure") as file:
-            answer(port, ready=file.read())
-        for line in port:
-            request = json.loads(line)
-            operation = OPERATIONS[request.pop("operation")]
-            if operation is None:
-                return
-            try:
-                operation(port, **request)
-            except Exception as exc:
-                answer(port, error=f"{type(exc).__name__}: {exc}")
+    """Serve until told to end."""
+    port = Port()
+    with open("/run/runtime.failure") as file:
+        port.answer(ready=file.read())
+    for request in port.requests():
+        operation = request.pop("operation")
+        if operation == "end":
+            return
+        try:
+            OPERATIONS[operation](port, **request)
+        except Exception as exc:  # noqa: BLE001 # whatever it is, the other end is told
+            port.answer(error=f"{type(exc).__name__}: {exc}")
 
 
-def open_port():
-    for name in glob.glob("/sys/class/virtio-ports/*/name"):
-        with open(name) as file:
-            if file.read().strip() == PORT:
-                return open("/dev/" + name.split("/")[-2], "r+b", buffering=0)
-    sys.exit(f"agent: no serial port named {PORT}")
-
-
-def answer(port, **fields) -> None:
-    data = memoryview(json.dumps(fields).encode() + b"\n")
-    while data:
-        data = data[port.write(data) :]
-
-
-def text(data: bytes) -> str:
-    return data.decode(errors="replace")
-
-
-def run(port, argv, stdin="", timeout_s=60, env=None):
+def run(
+    port: Port,
+    argv: list[str],
+    stdin: str,
+    timeout_s: float,
+    env: dict[str, str] | None,
+) -> None:
     """Run a command; its output is passed on as it comes."""
     process = subprocess.Popen(
         argv,
@@ -61,6 +78,9 @@ def run(port, argv, stdin="", timeout_s=60, env=None):
         env={**os.environ, **(env or {})},
         start_new_session=True,
     )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     process.stdin.write(stdin.encode())
     process.stdin.close()
     deadline = time.monotonic() + timeout_s
@@ -68,27 +88,24 @@ def run(port, argv, stdin="", timeout_s=60, env=None):
     streams.register(process.stdout, selectors.EVENT_READ, "stdout")
     streams.register(process.stderr, selectors.EVENT_READ, "stderr")
     while streams.get_map():
-        # A child that stays behind may keep the pipes open: then its parent's end is ours.
         for key, _ in streams.select(0.2):
             chunk = os.read(key.fd, 65536)
             if chunk:
-                answer(port, **{key.data: text(chunk)})
+                port.answer(**{key.data: chunk.decode(errors="replace")})
             else:
                 streams.unregister(key.fileobj)
+        # A child that stays behind may keep the pipes open: not our command's any more.
         if process.poll() is not None and not streams.select(0):
             break
         if time.monotonic() > deadline:
             os.killpg(process.pid, signal.SIGKILL)
-            answer(port, error=f"not done after {timeout_s} s: {argv}")
             process.wait()
+            port.answer(error=f"not done after {timeout_s} s: {argv}")
             return
-    answer(port, done=process.wait())
+    port.answer(done=process.wait())
 
 
-CHILDREN = {}
-
-
-def spawn(port, argv, log, env=None):
+def spawn(port: Port, argv: list[str], log: str, env: dict[str, str] | None) -> None:
     """Start a command in the background, its output into a file."""
     with open(log, "ab") as file:
         process = subprocess.Popen(
@@ -100,46 +117,47 @@ def spawn(port, argv, log, env=None):
             start_new_session=True,
         )
     CHILDREN[process.pid] = process
-    answer(port, done=process.pid)
+    port.answer(done=process.pid)
 
 
-def poll(port, pid):
+def poll(port: Port, pid: int) -> None:
     """Answer with a background command's exit code, or null while it runs."""
-    answer(port, done=CHILDREN[pid].poll())
+    port.answer(done=CHILDREN[pid].poll())
 
 
-def stop(port, pid, signal, timeout_s=10):
+def stop(port: Port, pid: int, number: int) -> None:
     """Send a signal to a background command and wait for its end."""
-    CHILDREN[pid].send_signal(signal)
-    answer(port, done=CHILDREN[pid].wait(timeout_s))
+    CHILDREN[pid].send_signal(number)
+    port.answer(done=CHILDREN[pid].wait(30))
 
 
-def read(port, paths):
+def read(port: Port, paths: Iterable[str]) -> None:
     """Answer with the contents of files; a file that cannot be read has none."""
-    contents = {}
+    contents: dict[str, str | None] = {}
     for path in paths:
         try:
             with open(path, "rb") as file:
-                contents[path] = text(file.read())
+                contents[path] = file.read().decode(errors="replace")
         except OSError:
             contents[path] = None
-    answer(port, done=contents)
+    port.answer(done=contents)
 
 
-def write(port, path, content):
+def write(port: Port, path: str, content: str) -> None:
+    """Write a file."""
     with open(path, "wb") as file:
         file.write(content.encode())
-    answer(port, done=True)
+    port.answer(done=True)
 
 
-OPERATIONS = {
+OPERATIONS: dict[str, Callable[..., None]] = {
     "run": run,
     "spawn": spawn,
     "poll": poll,
     "stop": stop,
     "read": read,
     "write": write,
-    "end": None,
 }
 
-main()
+if __name__ == "__main__":
+    main()
