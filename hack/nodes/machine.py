@@ -31,6 +31,8 @@ QEMU = "qemu-system-x86_64"
 # on. The emulation of cmpxchg16b (cx16) breaks kernels; a processor without AVX is
 # emulated about twice as fast.
 CPU = ("-accel", "tcg,thread=multi", "-cpu", "Nehalem,-cx16", "-smp", "2", "-m", "2048")
+# A guest must not outlive us, whatever becomes of us.
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 COMMAND_LINE = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on"
 
 
@@ -59,8 +61,7 @@ def build(node: Node) -> Disks:
 
 def qemu_command(disks: Disks, *options: str, append: str = "") -> list[str]:
     """Return qemu's command line; nothing that the guest writes is kept."""
-    # It must not outlive us, whatever becomes of us.
-    argv = ["setpriv", "--pdeathsig", "KILL", QEMU, *CPU, "-no-reboot", "-nodefaults"]
+    argv = [*DIE_WITH_PARENT, QEMU, *CPU, "-no-reboot", "-nodefaults"]
     argv += ["-display", "none", "-kernel", str(disks.kernel)]
     argv += ["-initrd", str(disks.initrd), "-append", f"{COMMAND_LINE} {append}"]
     for image in disks.images:
@@ -224,7 +225,7 @@ def booted(
         *("-chardev", f"socket,id=port,path={port},server=on,wait=off"),
         *("-device", "virtserialport,chardev=port,name=nriplugin.node"),
     )
-    argv = ["timeout", "--signal=KILL", str(int(limit_s)), *qemu]
+    argv = [*DIE_WITH_PARENT, "timeout", "--signal=KILL", str(int(limit_s)), *qemu]
     environ = {**os.environ, "TMPDIR": str(scratch)}
     began = time.monotonic()
     say(f"{node.name}: booting")

@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a node in one process: a node is booted once."""
-    for item in items:
-        callspec = getattr(item, "callspec", None)
-        if callspec is not None and "node" in callspec.params:
-            item.add_marker(pytest.mark.xdist_group(callspec.params["node"]))
-
-
 @pytest.fixture(scope="session")
 def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     """A booted node, one boot for all of its tests."""

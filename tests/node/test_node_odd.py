@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.bed import on_nodes
 from support.kubelet import Container
 from support.plugins import running
 
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
     from support.kubelet import Kubelet
 
 pytestmark = [
-    pytest.mark.parametrize(
-        "node", ["containerd-2", "containerd-1.7", "crio"], indirect=True
-    ),
+    on_nodes("containerd-2", "containerd-1.7", "crio"),
     pytest.mark.timeout(600),
 ]
 

@@ -5,6 +5,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from support.bed import on_nodes
 from support.load import creating
 from support.plugins import Plugin, running
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from support.kubelet import Container, Kubelet, Pod
 
 pytestmark = [
-    pytest.mark.parametrize(
-        "node", ["containerd-2", "containerd-1.7", "crio"], indirect=True
-    ),
+    on_nodes("containerd-2", "containerd-1.7", "crio"),
     pytest.mark.timeout(600),
 ]
 

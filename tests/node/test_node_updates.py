@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from support.bed import on_nodes
 from support.plugins import running
 
 from nriplugin.convert.curves import Curve, weight_of
@@ -12,9 +13,7 @@ if TYPE_CHECKING:
     from support.kubelet import Container, Kubelet
 
 pytestmark = [
-    pytest.mark.parametrize(
-        "node", ["containerd-2", "containerd-1.7", "crio", "systemd"], indirect=True
-    ),
+    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd"),
     pytest.mark.timeout(600),
 ]
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.bed import on_nodes
 from support.observed import CASES
 
 if TYPE_CHECKING:
     from support.observed import Observed
 
 pytestmark = [
-    pytest.mark.parametrize("node", ["v1"], indirect=True),
+    on_nodes("v1"),
     pytest.mark.timeout(600),
 ]
 

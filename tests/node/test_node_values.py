@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.bed import on_nodes
 from support.observed import CASES, Key
 
 from nriplugin.cgroup.paths import Driver, Runtime, container_path, pod_components
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
     from support.observed import Observed, Seen
 
 pytestmark = [
-    pytest.mark.parametrize(
-        "node", ["containerd-2", "containerd-1.7", "crio", "systemd"], indirect=True
-    ),
+    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd"),
     pytest.mark.timeout(600),
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids="-".join)

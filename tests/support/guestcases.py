@@ -1,0 +1,48 @@
+"""Cases of steps that run in a node (tests/node/guest_cgroup.py), and what is expected.
+
+All cases of a module run in one process of the guest: what costs is to start it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nodes.machine import Machine
+
+PYTHON = "/opt/nriplugin/bin/python"
+HERE = Path(__file__).parent.parent / "node"
+
+# A step (the name of a method there, and its arguments) and its answer.
+Script = list[tuple[tuple[Any, ...], Any]]
+
+
+def run_script(machine: Machine, name: str, *args: str, stdin: str = "") -> list[Any]:
+    """Run one of the scripts for guests; return the lines of JSON that it prints."""
+    path = f"/tmp/{name}.py"
+    machine.write(path, (HERE / f"{name}.py").read_text())
+    printed = machine.check(PYTHON, path, *args, stdin=stdin, timeout_s=300)
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+def run_cases(
+    machine: Machine,
+    cases: Mapping[str, Script],
+    cgroups: Mapping[str, Mapping[str, str]] | None = None,
+) -> dict[str, list[Any]]:
+    """Return the answers to every case; `cgroups` are those of real pods, by case."""
+    steps = {name: [step for step, _ in script] for name, script in cases.items()}
+    given = json.dumps({"cases": steps, "cgroups": cgroups or {}})
+    return dict(run_script(machine, "guest_cgroup", stdin=given))
+
+
+def check(script: Script, answers: Sequence[Any]) -> None:
+    """Compare; a failure names the step."""
+    for number, ((step, expected), answer) in enumerate(
+        zip(script, answers, strict=True)
+    ):
+        assert answer == expected, f"step {number}: {step}"
