@@ -55,6 +55,10 @@ class ConversionError(NRIPluginError):
         self.expected = expected
 
 
+class JournalError(NRIPluginError):
+    """The journal of original values cannot be read or written: one line, and why."""
+
+
 class CgroupError(NRIPluginError):
     """The kernel refused to read or write a file, or we refused to ask it.
 

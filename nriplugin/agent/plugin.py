@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
-from nriplugin.convert import convert
+from nriplugin.convert import Curve, convert
 from nriplugin.convert.conversion import EXPLICIT_RULE
 from nriplugin.convert.sources import core_from_nri
+from nriplugin.engine.decision import RESOURCES
+from nriplugin.errors import ConfigError
 from nriplugin.nri import Plugin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from nriplugin.agent.config import Config
     from nriplugin.cgroup.version import Version
 
 _log = logging.getLogger(__name__)
@@ -43,16 +46,37 @@ class ResourcesPlugin(Plugin):
     def __init__(self, cgroup: Version | None = None) -> None:
         """Answer nothing on cgroup v1, where a v2 value fails every container."""
         self._inactive_because = ""
+        self._switched_off = False
+        self._curve = Curve.QUADRATIC
         if cgroup is not None and cgroup.number != 2:
             self._inactive_because = f"cgroup v{cgroup.number} ({cgroup.evidence})"
+
+    def apply(self, config: Config) -> None:
+        """Take a configuration, also while serving.
+
+        Raises:
+            ConfigError: it asks for what is not served.
+        """
+        active = config.engine.base.active
+        asked = [name for name in active if name != RESOURCES]
+        asked += ["rules"] if config.engine.rules else []
+        asked += ["adopt"] if config.adopt.enabled else []
+        asked += ["repair"] if config.repair.enabled else []
+        if asked:
+            raise ConfigError(
+                f"{', '.join(asked)}: on, expected only resources: "
+                "the others are explained, but not served yet"
+            )
+        self.failure_policy = config.failure_policy
+        self._curve = config.engine.curve or Curve.QUADRATIC
+        self._switched_off = RESOURCES not in active
 
     def configure(self, request: nri.ConfigureRequest) -> None:
         """Take the configuration that a launching runtime hands over."""
         if request.config:
             from nriplugin.agent.config import parse_config
 
-            config = parse_config(request.config, "configuration from the runtime")
-            self.failure_policy = config.failure_policy
+            self.apply(parse_config(request.config, "configuration from the runtime"))
         _log.info(
             "registered with %s %s", request.runtime_name, request.runtime_version
         )
@@ -73,12 +97,12 @@ class ResourcesPlugin(Plugin):
         self, request: view.CreateContainerRequest
     ) -> nri.CreateContainerResponse | None:
         """Answer with the v2 files of the new container."""
-        if self._inactive_because:
+        if self._inactive_because or self._switched_off:
             return None
         resources = request.container.linux.resources
         given = core_from_nri(resources)
         unified = None
-        for file, value, rule in convert(given).derived:
+        for file, value, rule in convert(given, self._curve).derived:
             if file in SENT and rule is not EXPLICIT_RULE:
                 if unified is None:
                     response = nri.CreateContainerResponse()
@@ -90,7 +114,7 @@ class ResourcesPlugin(Plugin):
         self, request: nri.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
         """Answer with kubelet's whole request, which ours replaces, and the files."""
-        if self._inactive_because:
+        if self._inactive_because or self._switched_off:
             return None
         asked = request.linux_resources
         given = core_from_nri(asked)
@@ -99,7 +123,7 @@ class ResourcesPlugin(Plugin):
             given = given._replace(period_us=None)
         files = {
             file: value
-            for file, value, rule in convert(given).derived
+            for file, value, rule in convert(given, self._curve).derived
             if file in SENT and rule is not EXPLICIT_RULE
         }
         if not files:

@@ -123,16 +123,21 @@ def device_weight(low: int, high: int) -> Content:
     )
 
 
-def device_rate_v1() -> Content:
+def device_rate_v1(high: int) -> Content:
     """Return a rate by device, set with `MAJOR:MINOR RATE`; a rate of 0 is no limit."""
+
+    def check(given: Given) -> tuple[str, int]:
+        device, rate = _device_rate(given)
+        if rate != UNLIMITED:
+            _within(rate, 1, high)
+        return device, rate
 
     def render(value: tuple[str, int], _: str | None) -> str:
         device, rate = value
         return f"{device} {0 if rate == UNLIMITED else rate}"
 
-    return Content(
-        formats.parse_device_numbers, _device_rate, render, expected=_RATE_EXPECTED
-    )
+    expected = f"MAJOR:MINOR and a whole number from 1 to {high}, or max"
+    return Content(formats.parse_device_numbers, check, render, expected=expected)
 
 
 def device_rate_v2(key: str) -> Content:
@@ -204,8 +209,10 @@ def schemata() -> Content:
     )
 
 
-# What an unsigned 64-bit number holds.
+# What an unsigned 64-bit number holds, and what v1 keeps of operations per second: it
+# drops the upper bits, and of 2^32 remains 0, which stops the device.
 MAX_RATE = (1 << 64) - 1
+MAX_OPERATIONS_V1 = (1 << 32) - 1
 _RATE_EXPECTED = "MAJOR:MINOR and a rate, or max"
 
 

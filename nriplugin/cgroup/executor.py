@@ -27,11 +27,12 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.executor_cache import Cache
 from nriplugin.cgroup.executor_hands import Hands, Result
 from nriplugin.cgroup.executor_plan import Plan
-from nriplugin.cgroup.journal_entries import JournalError, entries_of
+from nriplugin.cgroup.journal_entries import entries_of
 from nriplugin.cgroup.leveled import downwards, upwards
-from nriplugin.cgroup.quirks import needed
+from nriplugin.cgroup.quirks import lift_quotas, needed
 from nriplugin.cgroup.quirks_contents import same
 from nriplugin.cgroup.updates import Outcome, Status
+from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -161,6 +162,7 @@ class Executor:
         self._skip_the_rest(plan, changes)
 
     def _write_levels(self, plan: Plan) -> None:
+        lift_quotas(self._tree, plan.levels)
         final = {change.path: change for level in plan.levels for change in level}
         done = []
         for step, result in self._write(None, [*plan.first, *downwards(plan.levels)]):

@@ -9,6 +9,7 @@ from errno import ENODEV, ENOENT, EOPNOTSUPP
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.quirks import (
+    below_use,
     explain,
     held,
     keep_burst,
@@ -57,10 +58,11 @@ class Hands:
         """Make a file hold the content of a change; never raises."""
         files = self._tree.files
         burst = stored_burst(files, change)
+        loss = below_use(files, change)
         taken, refusal = self._ask_writer(change)
         file = change.resource.file
-        # systemd rounds quotas to a percentage; if what it set is not the value, the
-        # exact one goes on top.
+        # What the writer cannot express goes on top: an original that is put back was
+        # not always written by the rules of `settle`.
         if not (taken and same(file, change.content, held(files, change.path) or "")):
             try:
                 self._write_file(change)
@@ -73,8 +75,18 @@ class Hands:
         if change.passing:
             return Result(Status.WRITTEN, "write", None, refusal, None, taken)
         now = held(files, change.path)
-        reason = refusal or without_effect(files, change)
+        found = (refusal, loss, without_effect(files, change), change.note)
+        reason = "; ".join(one for one in found if one)
         return Result(Status.WRITTEN, "write", None, reason, now, taken)
+
+    def settle(self, change: Change) -> None:
+        """Ask for what the writer can keep, where it cannot keep the very value."""
+        if self._writer is None:
+            return
+        where = (self._tree, change.resource, change.cgroup)
+        change.content, change.note = self._writer.settled(*where, change.content)
+        if change.through is not None:
+            change.through, _ = self._writer.settled(*where, change.through)
 
     def failed(
         self,

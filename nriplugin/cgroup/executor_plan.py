@@ -59,6 +59,7 @@ class Plan:
                 except (ConfigError, ValueError) as exc:
                     self._decide(update, resource, Status.FAILED, str(exc))
         for change in list(self._changes.values()):
+            self._hands.settle(change)
             for parent in unfilled_parents(self._tree, change.resource, change.cgroup):
                 if parent.path not in self._changes:
                     self._changes[parent.path] = parent

@@ -24,7 +24,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal_entries import JournalError, Row
+from nriplugin.cgroup.journal_entries import Row
+from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
     import sqlite3

@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from nriplugin.cgroup.quirks import SIDE_EFFECTS, held, neighbour
 from nriplugin.cgroup.quirks_contents import same
-from nriplugin.errors import CgroupError, NRIPluginError
+from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.updates import Change
-
-
-class JournalError(NRIPluginError):
-    """The journal cannot be read or written, in one line that says why."""
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from nriplugin.cgroup.contents import text
 from nriplugin.cgroup.executor_hands import Hands
 from nriplugin.cgroup.journal_entries import entries_of, identities
 from nriplugin.cgroup.leveled import by_depth, downwards, upwards
-from nriplugin.cgroup.quirks import CPU_IDLE, held, neighbour
+from nriplugin.cgroup.quirks import CPU_IDLE, held, lift_quotas, neighbour
 from nriplugin.cgroup.quirks_contents import equal, putting_back
 from nriplugin.cgroup.registry import Resource
 from nriplugin.cgroup.updates import Change, Status, union
@@ -153,12 +153,17 @@ def _put_back(
     findings: dict[str, Finding],
 ) -> None:
     levels = by_depth(changes)
+    lift_quotas(tree, levels)
     down = downwards(levels)
     if down:
         journal.record(entries_of(tree.files, down))
     done = [step for step in down if hands.write(step).status is Status.WRITTEN]
     for step in upwards(levels, done):
         result = hands.write(step)
+        if step.path not in findings:  # a quota that was lifted for a moment
+            if result.status is Status.WRITTEN:
+                journal.drop([step.path])
+            continue
         finding = findings[step.path]
         if result.status is Status.GONE:
             finding.action = Action.GONE

@@ -3,13 +3,18 @@
 * burst <= quota at all times, and on v1 memory <= memory+swap. Whichever of a pair is
   the smaller one goes first if it fits below what the larger one is *now*; else it
   goes second. This works for every pair of values that is valid in the end.
-* `cpu.idle` 1 refuses a weight (EINVAL), and going back to 0 sets the weight to 100.
+* `cpu.idle` 1 refuses a weight (EINVAL), and going back to 0 sets the default weight:
+  100, or on v1 1024 shares.
 * Kernels from 5.14 on that lack a later fix (6.10) divide the burst by 1000 when
   `cpu.max` is written. It is looked at, so it does not matter which ones they are.
 * v1: lowering a memory limit below the usage is EBUSY when reclaim did not get there
   the first time. A cpuset whose parent is empty, or does not hold it, is EACCES; one
   that no longer holds its children is EBUSY (on older v2 kernels, too). A quota per
-  period above the parent's is EINVAL.
+  period above that of the next one above that has any is EINVAL, and so is one below
+  a child's, whichever of the two files is written.
+* v2 lowers a memory limit below the usage: it reclaims, and then kills.
+* A cpuset with tasks in or below it cannot be emptied (ENOSPC), on v2 neither with
+  6.12; with 7.2 it can.
 * v2 takes a cpuset that has nothing in common with the parent's, and then does as if it
   were empty.
 """
@@ -17,15 +22,18 @@
 from __future__ import annotations
 
 from errno import EACCES, EBUSY, EINTR, EINVAL, ENOSPC, ERANGE
+from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.formats import parse_cpus
-from nriplugin.cgroup.quirks_contents import CPU_MAX, number_in, same
-from nriplugin.cgroup.updates import Change
+from nriplugin.cgroup.quirks_contents import CPU_MAX, PAGE_BYTES, number_in, same
+from nriplugin.cgroup.registry import Type
+from nriplugin.cgroup.updates import Change, amount
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.registry import Resource
@@ -33,15 +41,19 @@ if TYPE_CHECKING:
 
 CPU_IDLE = "cpu.idle"
 CPU_BURST = "cpu.max.burst"
+CFS_QUOTA = "cpu.cfs_quota_us"
+CFS_PERIOD = "cpu.cfs_period_us"
+MEMORY_MAX = "memory.max"
 
 # The smaller one -> the larger one, which is never below it.
 _PAIRS = {
     CPU_BURST: CPU_MAX,
-    "cpu.cfs_burst_us": "cpu.cfs_quota_us",
+    "cpu.cfs_burst_us": CFS_QUOTA,
     "memory.limit_in_bytes": "memory.memsw.limit_in_bytes",
 }
+_PARTNERS = {**_PAIRS, CFS_PERIOD: CFS_QUOTA}
 _WEIGHTS = ("cpu.weight", "cpu.weight.nice", "cpu.shares")
-_ORDERED = frozenset((*_PAIRS, *_PAIRS.values(), *_WEIGHTS, CPU_IDLE))
+_ORDERED = frozenset((*_PARTNERS, *_PARTNERS.values(), *_WEIGHTS, CPU_IDLE))
 
 # A write to one file -> the files beside it that then hold something else.
 SIDE_EFFECTS = {CPU_IDLE: ("cpu.weight", "cpu.shares")}
@@ -72,33 +84,54 @@ def _holds(change: Change) -> bool:
 
 
 def _ordered(changes: Sequence[Change]) -> list[Change]:
-    result = list(changes)
+    """Return changes in the order given, except where the kernel wants another."""
     places = {
         (change.cgroup, change.resource.file): place
         for place, change in enumerate(changes)
         if change.resource.file in _ORDERED
     }
+    after: dict[int, list[int]] = {}
     for (cgroup, file), place in places.items():
-        if file in _WEIGHTS:
-            other = places.get((cgroup, CPU_IDLE))
-        else:
-            other = places.get((cgroup, _PAIRS.get(file, "")))
-        if other is None:
-            continue
-        first = _goes_first(changes[place], changes[other])
-        if first != (place < other):
-            result[place], result[other] = changes[other], changes[place]
-    return result
+        partner = CPU_IDLE if file in _WEIGHTS else _PARTNERS.get(file, "")
+        other = places.get((cgroup, partner))
+        if other is not None:
+            first = _goes_first(changes[place], changes[other])
+            before, then = (place, other) if first else (other, place)
+            after.setdefault(then, []).append(before)
+    # Nothing waits for more than two others, and never for one that waits for it.
+    order: dict[int, None] = {}
+
+    def take(place: int) -> None:
+        for earlier in after.get(place, ()):
+            take(earlier)
+        order[place] = None
+
+    for place in range(len(changes)):
+        take(place)
+    return [changes[place] for place in order]
 
 
 def _goes_first(change: Change, other: Change) -> bool:
     if other.resource.file == CPU_IDLE:
         return other.content.strip() == "1"
     try:
+        if change.resource.file == CFS_PERIOD:
+            return _period_first(change, other)
         smaller = number_in(change.resource.file, change.content)
         return smaller <= number_in(other.resource.file, other.current)
     except (ValueError, IndexError):
         return True
+
+
+def _period_first(period: Change, quota: Change) -> bool:
+    """Whether v1's period goes before its quota: the lesser share is never too large.
+
+    Without a quota the period means nothing; that is the time to change it.
+    """
+    before, then = amount(quota.current), amount(quota.content)
+    if inf in (before, then):
+        return before == inf
+    return before / int(period.content) <= then / int(period.current)
 
 
 def neighbour(path: str, file: str) -> str:
@@ -130,6 +163,25 @@ def keep_burst(files: Files, change: Change, burst: str) -> str:
     except CgroupError as exc:
         return f"the kernel changed the burst as well: {exc}"
     return ""
+
+
+def below_use(files: Files, change: Change) -> str:
+    """Return what a lower limit is about to do, if more than that is in use.
+
+    v2's kernel takes it, reclaims, and kills where that is not enough; v1's refuses.
+    """
+    if change.resource.file != MEMORY_MAX:
+        return ""
+    used = held(files, neighbour(change.path, "memory.current"))
+    try:
+        if (
+            used is None
+            or int(used) <= number_in(MEMORY_MAX, change.content) * PAGE_BYTES
+        ):
+            return ""
+    except ValueError:
+        return ""
+    return f"{used} bytes are in use: the kernel reclaims, and kills if it has to"
 
 
 def without_effect(files: Files, change: Change) -> str:
@@ -173,14 +225,43 @@ def unfilled_parents(tree: Tree, resource: Resource, cgroup: str) -> list[Change
     return empty[::-1] if content else []
 
 
+def lift_quotas(tree: Tree, levels: Sequence[list[Change]]) -> None:
+    """Let v1's quotas be none for a moment where a branch changes its periods.
+
+    The two are two files, and what is between one write and the other may fit neither
+    below the parent nor above the children. A quota that stays as it is is added.
+    """
+    changes = {(c.cgroup, c.resource.file): c for level in levels for c in level}
+    for level in levels:
+        for change in [*level]:
+            if change.resource.file != CFS_PERIOD or _holds(change):
+                continue
+            quota = changes.get((change.cgroup, CFS_QUOTA))
+            if quota is None:
+                resource = tree.registry.get(Type.CPU_QUOTA)
+                path = resource.path(change.cgroup)
+                there = held(tree.files, path)
+                if there in (None, "-1"):
+                    continue
+                quota = Change(
+                    resource=resource,
+                    cgroup=change.cgroup,
+                    path=path,
+                    current=str(there),
+                    content=str(there),
+                )
+                level.append(quota)
+            quota.through = "-1"
+
+
 def explain(tree: Tree, change: Change, errno: int) -> str:
     """Return what an error number most likely means for this file, or nothing."""
     file = change.resource.file
     if errno == EINVAL and file in _WEIGHTS:
         if held(tree.files, neighbour(change.path, CPU_IDLE)) == "1":
             return "cpu.idle is 1, which allows no weight"
-    elif errno == EINVAL and file in (*_PAIRS, *_PAIRS.values()):
-        return _explain_pair(tree, change) or _explain_parent(tree, change)
+    elif errno == EINVAL and file in (*_PARTNERS, *_PARTNERS.values()):
+        return _explain_pair(tree, change) or _explain_quota(tree, change)
     elif file.startswith("cpuset."):
         if errno == EACCES:
             return _explain_parent(tree, change)
@@ -212,6 +293,45 @@ def _explain_pair(tree: Tree, change: Change) -> str:
             rule = "at most" if file == smaller else "at least"
             return f"expected {rule} {other}, which is {there!r}"
     return ""
+
+
+def _explain_quota(tree: Tree, change: Change) -> str:
+    """Return who above or below a v1 cgroup its quota per period does not fit to."""
+    if change.resource.file not in (CFS_QUOTA, CFS_PERIOD):
+        return ""
+    wanted = _cpus(tree, change.cgroup, {change.resource.file: change.content})
+    if wanted is None:
+        return ""
+    above, allowed = change.cgroup, inf
+    while above not in ("", "/") and allowed == inf:
+        above = above.rpartition("/")[0] or "/"
+        allowed = _cpus(tree, above) or inf
+    if wanted > allowed:
+        return f"expected at most the {allowed:g} CPUs of {above}"
+    try:
+        names = tree.children(change.cgroup)
+    except CgroupError:
+        return ""
+    for name in names:
+        has = _cpus(tree, f"{change.cgroup}/{name}") or inf
+        if wanted < has < inf:
+            return f"expected at least the {has:g} CPUs of {name} below it"
+    return ""
+
+
+def _cpus(
+    tree: Tree, cgroup: str, given: Mapping[str, str] = MappingProxyType({})
+) -> float | None:
+    """Return v1's quota per period, as it is or with other contents."""
+    path = tree.path(Type.CPU_QUOTA, cgroup)
+    quota = given.get(CFS_QUOTA) or held(tree.files, path)
+    period = given.get(CFS_PERIOD) or held(tree.files, neighbour(path, CFS_PERIOD))
+    if quota is None or period is None:
+        return None
+    try:
+        return amount(quota) / int(period)
+    except (ValueError, ZeroDivisionError):
+        return None
 
 
 def _explain_parent(tree: Tree, change: Change) -> str:

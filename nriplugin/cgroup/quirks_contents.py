@@ -99,7 +99,7 @@ def number_in(file: str, content: str) -> float:
 def writes(file: str, content: str) -> list[str]:
     """Return what to write, one after the other, for a file to hold a text."""
     if file.startswith(_KEYED):
-        # The kernel reads the first line of a write and drops the others.
+        # Of several lines in one write, kernels drop or refuse all but the first.
         return content.splitlines()
     # A write of no bytes at all does not reach the kernel's parser.
     return [content or "\n"]

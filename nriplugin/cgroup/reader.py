@@ -199,7 +199,11 @@ class Reader:
         return Pids(current, self._tree.get(Type.PIDS_MAX, cgroup))
 
     def io_stat(self, cgroup: str) -> list[IoStat]:
-        """Return the traffic with every device."""
+        """Return the traffic with every device.
+
+        v1 kernels may count only where a rate of the device is limited; elsewhere they
+        show zeros.
+        """
         if self._v1:
             amounts = self._tree.get(Type.IO_BYTES, cgroup)
             operations = self._tree.get(Type.IO_OPERATIONS, cgroup)

@@ -41,7 +41,8 @@ _COUNT = contents.reading(formats.parse_number)
 _COUNTERS = contents.reading(formats.parse_counters)
 _PRESSURE = contents.reading(formats.parse_pressure)
 _CPUS = contents.cpu_list()
-_RATE_V1 = contents.device_rate_v1()
+_RATE_V1 = contents.device_rate_v1(contents.MAX_RATE)
+_OPERATIONS_V1 = contents.device_rate_v1(contents.MAX_OPERATIONS_V1)
 _IDS = contents.reading(formats.parse_ids)
 _BLKIO = contents.reading(formats.parse_blkio)
 
@@ -142,8 +143,14 @@ _V1: tuple[tuple[Type, str, str, Content, str], ...] = (
     ),
     (Type.IO_READ_BPS, "blkio", "blkio.throttle.read_bps_device", _RATE_V1, ""),
     (Type.IO_WRITE_BPS, "blkio", "blkio.throttle.write_bps_device", _RATE_V1, ""),
-    (Type.IO_READ_IOPS, "blkio", "blkio.throttle.read_iops_device", _RATE_V1, ""),
-    (Type.IO_WRITE_IOPS, "blkio", "blkio.throttle.write_iops_device", _RATE_V1, ""),
+    (Type.IO_READ_IOPS, "blkio", "blkio.throttle.read_iops_device", _OPERATIONS_V1, ""),
+    (
+        Type.IO_WRITE_IOPS,
+        "blkio",
+        "blkio.throttle.write_iops_device",
+        _OPERATIONS_V1,
+        "",
+    ),
     # Only the recursive ones count what is below, as everything on v2 does.
     (Type.IO_BYTES, "blkio", "blkio.throttle.io_service_bytes_recursive", _BLKIO, ""),
     (Type.IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", _BLKIO, ""),

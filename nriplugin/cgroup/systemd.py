@@ -20,7 +20,7 @@ import re
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nriplugin.cgroup.paths import SCOPE, SLICE, expand_slice
-from nriplugin.cgroup.quirks_contents import same
+from nriplugin.cgroup.quirks_contents import putting_back, same
 from nriplugin.cgroup.systemd_properties import settled, unit_properties
 from nriplugin.errors import CgroupError, ConfigError, NRIPluginError
 
@@ -115,8 +115,38 @@ class SystemdWriter:
         undone = _put_back(tree, cgroup, others)
         now = _read(tree, path)
         if now == held and not same(file, settled(file, content), now or ""):
+            self._withdraw(unit, file, content, now or "")
             return f"systemd, {unit}: it took {content!r}, but {file} is {now!r} still"
         return undone or True
+
+    def _withdraw(self, unit: str, file: str, content: str, held: str) -> None:
+        """Take a limit back that the kernel has no device for; systemd keeps it."""
+        if file != "io.max":
+            return
+        undone = unit_properties(
+            file, putting_back(file, held, [content]), lambda: held
+        )
+        try:
+            if undone is not None:
+                self._call(
+                    _MANAGER, "SetUnitProperties", "sba(sv)", (unit, True, undone)
+                )
+        except NRIPluginError:
+            return  # the caller says that it did not work
+
+    def settled(
+        self, tree: Tree, resource: Resource, cgroup: str, content: str
+    ) -> tuple[str, str]:
+        """Return what the file holds after the next `daemon-reload`: quotas in steps.
+
+        Written in any other way, a quota would change by itself one day.
+        """
+        if tree.version != 2 or unit_of(cgroup, self._kube_root) is None:
+            return content, ""
+        kept = settled(resource.file, content)
+        if kept == content:
+            return content, ""
+        return kept, f"systemd keeps quotas in steps of 1 %: {content!r} is {kept!r}"
 
     def _call(
         self,
@@ -164,7 +194,7 @@ def _snapshot(tree: Tree, cgroup: str, file: str) -> dict[str, str]:
         if content is not None:
             others[name] = content
     if others.get("cpu.idle") == "1":
-        others.pop("cpu.weight", None)  # it shows 0, which cannot be written
+        others.pop("cpu.weight", None)  # what it shows cannot be written
     return others
 
 

@@ -4,6 +4,11 @@ On cgroup v1 the kernel counts (taskstats.py). On v2 it refuses to, so the cgrou
 threads are walked here: their IDs from `cgroup.threads`, which names every thread of
 threaded and ordinary cgroups alike, and the state of each from /proc/<id>/stat.
 
+The kernel's count is not always whole. Linux 6.1 and later leave out every task that
+sleeps in a way that the freezer may interrupt, such as in nanosleep or on a lock: they
+compare states exactly, and this way has a flag beside the state. So it is compared with
+how many tasks there are, and where it is short, v1's tasks are walked as well.
+
 The kernel writes the IDs as the *reader's* PID namespace has them, and 0 for a task
 that is not in it. So /proc has to be the reader's own, never a host's mounted beside
 it, and a node's tasks are all visible only from its PID namespace (`hostPID`). Tasks
@@ -17,6 +22,8 @@ Where the two versions differ:
   thread in state D by the kernel function it waits in (/proc/<id>/wchan), if that is
   one of the block layer, the page cache or a file system's buffers; where the function
   is hidden (it takes CAP_SYS_PTRACE), the thread counts as `uninterruptible`.
+- A task that waits, not for I/O, and only a fatal signal interrupts it, such as the
+  parent in vfork, is `uninterruptible` in the walk; the kernel's count leaves it out.
 - Threads under a debugger count as stopped and idle kernel threads as sleeping; the
   kernel's count leaves out both. Neither counts what has ended.
 """
@@ -101,11 +108,13 @@ _STATES = {
 
 
 class ThreadWalk:
-    """Counts on cgroup v2, thread by thread; `proc` is the reader's own /proc."""
+    """Counts thread by thread; `proc` is the reader's own /proc."""
 
-    def __init__(self, files: Files, proc: Files) -> None:
+    def __init__(self, files: Files, proc: Files, version: int = 2) -> None:
         self._files = files
         self._proc = proc
+        # v1 has the same list in every hierarchy, and every node has this one.
+        self._place = ("/cpu", "tasks") if version == 1 else ("", "cgroup.threads")
 
     def states(self, cgroup: str) -> TaskStates:
         """Count the threads of a cgroup.
@@ -134,8 +143,17 @@ class ThreadWalk:
             missing.intersection_update(self._threads(cgroup))
         return TaskStates(**counts, unseen=nameless + len(missing))
 
+    def listed(self, cgroup: str) -> int:
+        """Return how many threads there are, without looking at any.
+
+        Raises:
+            CgroupError: it is gone, or there is no such cgroup.
+        """
+        return len(self._threads(cgroup))
+
     def _threads(self, cgroup: str) -> list[str]:
-        return self._files.read(f"{cgroup.rstrip('/')}/cgroup.threads").split()
+        top, file = self._place
+        return self._files.read(f"{top}{cgroup.rstrip('/')}/{file}").split()
 
     def _state(self, thread: str) -> str | None:
         stat = self._proc.read(f"/{thread}/stat")
@@ -149,6 +167,25 @@ class ThreadWalk:
             function = ""
         waits = any(part in function for part in _IO_WAIT_FUNCTIONS)
         return "io_wait" if waits else "uninterruptible"
+
+
+class CountOrWalk:
+    """The kernel's count where it has all tasks, else the walk's."""
+
+    def __init__(self, count: StatesReader, walk: ThreadWalk) -> None:
+        self._count = count
+        self._walk = walk
+
+    def states(self, cgroup: str) -> TaskStates:
+        """Count the tasks of a cgroup.
+
+        Raises:
+            CgroupError: it is gone, or there is no such cgroup.
+        """
+        counted = self._count.states(cgroup)
+        if counted.total >= self._walk.listed(cgroup):
+            return counted
+        return self._walk.states(cgroup)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,16 @@ class Writer(Protocol):
         """
         ...
 
+    def settled(
+        self, tree: Tree, resource: Resource, cgroup: str, content: str
+    ) -> tuple[str, str]:
+        """Return the nearest content that the writer can keep, and why it is another.
+
+        The arguments are those of `write`; where there is no difference, the content
+        is the same and the reason is empty.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
@@ -97,6 +107,8 @@ class Change:
     updates: tuple[Update, ...] = ()
     # Whether the content is about to be replaced anyway.
     passing: bool = False
+    # Why the content is not exactly what was asked for.
+    note: str = ""
 
     def step(self, current: str, content: str) -> Change:
         """Return one write on the way: from what is there to what is to be there."""
@@ -107,6 +119,7 @@ class Change:
             current=current,
             content=content,
             updates=self.updates,
+            note=self.note,
         )
 
 
@@ -160,7 +173,7 @@ def larger(held: str, wanted: str) -> str:
 
 
 # The types whose values a parent and its children share a rule about. A quota is taken
-# for its number: whoever changes periods as well gives a merge that knows them.
+# for its number; where the period changes as well, see `quirks.lift_quotas`.
 MERGES: Mapping[str, Merge] = {
     Type.CPUSET_CPUS: union,
     Type.CPUSET_MEMS: union,

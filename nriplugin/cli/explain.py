@@ -5,19 +5,29 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nriplugin.cgroup.paths import Driver
 from nriplugin.convert.curves import AUTO, Curve, curve_named
-from nriplugin.engine.explain import explain_pod
+from nriplugin.engine.decision import EXACT, RESOURCES, HandlerFailed
+from nriplugin.engine.explain import TYPICAL_NODE, explain_pod
+from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.manifests import read_manifests
+from nriplugin.kube.quantity import value
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from nriplugin.engine.explain import ExplainedContainer, ExplainedPod
+    from nriplugin.engine.explain import (
+        ExplainedContainer,
+        ExplainedFile,
+        ExplainedPod,
+    )
+    from nriplugin.engine.model import NodeFacts
     from nriplugin.kube.manifests import Manifests
 
 LABEL_WIDTH = 15
@@ -35,23 +45,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--curve",
         choices=[AUTO, *Curve],
-        default=AUTO,
-        help=f"from shares to cpu.weight (default: auto, here {curve_named(AUTO)})",
+        help="from shares to cpu.weight (default: the configuration's; auto is "
+        f"{curve_named(AUTO)} here)",
+    )
+    parser.add_argument("--config", metavar="FILE", help="configuration file, YAML")
+    parser.add_argument(
+        "--node-memory",
+        metavar="QUANTITY",
+        help="what the node has for pods, such as 64Gi, for containers without a limit",
+    )
+    parser.add_argument(
+        "--driver",
+        choices=[*Driver],
+        default=Driver.SYSTEMD,
+        help="the node's cgroup driver (default: systemd)",
+    )
+    parser.add_argument(
+        "--oci-runtime",
+        choices=["runc", "crun"],
+        default="runc",
+        help="what starts containers on the node (default: runc)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list of pods")
 
 
 def main(args: argparse.Namespace) -> int:
     """Explain every pod of every file; nothing is printed if one of them is wrong."""
-    curve = curve_named(args.curve)
+    config = DEFAULT_CONFIG
+    if args.config is not None:
+        from nriplugin.agent.config import read_config
+
+        config = read_config(args.config).engine
+    if args.curve is not None:
+        config = replace(config, curve=curve_named(args.curve))
+    facts = _facts(args)
     explained: list[ExplainedPod] = []
     skipped: list[str] = []
     for path in args.files:
         manifests = _read(path)
         for pod in manifests.pods:
             try:
-                explained.append(explain_pod(pod, curve))
-            except ConfigError as exc:
+                explained.append(explain_pod(pod, facts.curve, config, facts))
+            except (ConfigError, HandlerFailed) as exc:
                 raise ConfigError(f"{path}: {pod.kind} {pod.name}: {exc}") from exc
         skipped += [f"{entry.kind} {entry.name}" for entry in manifests.skipped]
     if args.json:
@@ -64,6 +99,20 @@ def main(args: argparse.Namespace) -> int:
     elif not explained:
         print("no pods")
     return 0
+
+
+def _facts(args: argparse.Namespace) -> NodeFacts:
+    """Return the node that is assumed."""
+    memory = None
+    if args.node_memory is not None:
+        memory = value(args.node_memory, "--node-memory")
+    return replace(
+        TYPICAL_NODE,
+        driver=args.driver,
+        oci_runtime=args.oci_runtime,
+        memory_capacity_bytes=memory,
+        memory_allocatable_bytes=memory,
+    )
 
 
 def _read(path: str) -> Manifests:
@@ -102,9 +151,23 @@ def _print_container(container: ExplainedContainer) -> None:
     _print_line(4, "requests", requests)
     _print_line(4, "limits", _joined(container.limits))
     _print_line(4, "kubelet sends", _joined(container.sent))
+    if container.settings:
+        _print_line(4, "settings of", container.settings)
     for file in container.files:
         setting = f"{file.file} = {file.value}".ljust(FILE_WIDTH)
-        print(f"    {setting} from {', '.join(file.fields)}; {file.rule}")
+        print(f"    {setting} {_reason(file)}")
+    for write in container.writes:
+        setting = f"{write.file} = {write.value}".ljust(FILE_WIDTH)
+        print(
+            f"    {setting} {write.handler}: written to the {write.level}'s cgroup "
+            f"{write.when} the runtime's; {write.rule}; {write.source}"
+        )
+    for field in container.cleared:
+        print(f'    {field} cleared: sent as 0, which is "not given"')
+    for left in container.left:
+        print(f"    {left['what']} left alone: {left['why']}")
+    for refusal in container.refused:
+        print(f"    refused ({refusal['reason']}): {refusal['text']}")
     for clamped in container.clamped:
         print(
             f"    {clamped['field']} {clamped['given']} taken as {clamped['used']}: "
@@ -112,6 +175,13 @@ def _print_container(container: ExplainedContainer) -> None:
         )
     for dropped in container.dropped:
         print(f"    {dropped['field']} dropped: {dropped['reason']}")
+
+
+def _reason(file: ExplainedFile) -> str:
+    if file.handler == RESOURCES:
+        return f"from {', '.join(file.fields)}; {file.rule}"
+    sure = "" if file.confidence == EXACT else f" ({file.confidence})"
+    return f"{file.handler}: {file.rule}; {file.source}{sure}"
 
 
 def _joined(values: Mapping[str, object]) -> str:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
 from contextlib import ExitStack
 from errno import ELOOP, ENOTDIR, EXDEV
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.node import detect_node
 from nriplugin.cgroup.places import identify
 from nriplugin.cgroup.reader import Reader
-from nriplugin.cgroup.tasks import GONE, ThreadWalk, tasks_below
+from nriplugin.cgroup.tasks import GONE, CountOrWalk, ThreadWalk, tasks_below
 from nriplugin.cgroup.tree import Tree
+from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
@@ -56,21 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also list every cgroup below PATH; its tasks are counted either way",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
-    parser.add_argument(
-        "--host-root",
-        metavar="DIR",
-        help="where the node's own root directory is (default: /)",
-    )
-    parser.add_argument(
-        "--cgroup-root",
-        metavar="DIR",
-        help="where the cgroups are (default: /sys/fs/cgroup below the host's root)",
-    )
+    add_node_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """Count and print; tasks that cannot be seen are told of on standard error."""
-    node = detect_node(os.environ, args.host_root, args.cgroup_root)
+    node = node_of(args)
     with ExitStack() as opened:
         files = opened.enter_context(node.open_files())
         tree = Tree(files, node.version.number)
@@ -91,17 +81,18 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _states_reader(node: Node, files: Files, opened: ExitStack) -> StatesReader:
-    if node.version.number == 1:
-        from nriplugin.cgroup.taskstats import CgroupStats
-
-        hierarchies = node.mounts.hierarchies
-        directory = hierarchies.get("cpu", f"{node.cgroup_root}/cpu")
-        return opened.enter_context(CgroupStats(directory))
     from nriplugin.cgroup.files import PROC_MAGIC, LocalFiles
 
     # Our own, even where the host's is mounted: tasks have the reader's numbers.
     proc = opened.enter_context(LocalFiles("/proc", (PROC_MAGIC,)))
-    return ThreadWalk(files, proc)
+    walk = ThreadWalk(files, proc, node.version.number)
+    if node.version.number == 2:
+        return walk
+    from nriplugin.cgroup.taskstats import CgroupStats
+
+    hierarchies = node.mounts.hierarchies
+    directory = hierarchies.get("cpu", f"{node.cgroup_root}/cpu")
+    return CountOrWalk(opened.enter_context(CgroupStats(directory)), walk)
 
 
 def _rows(

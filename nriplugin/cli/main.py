@@ -23,6 +23,7 @@ COMMANDS = {
     "demo": "play a few pods against the plugin on an embedded runtime, without root",
     "convert": "turn OCI resources into cgroup v2 files, or back",
     "explain": "show which cgroup v2 files the pods in a manifest would get, and why",
+    "config": "check a configuration file",
     "restore": "put every cgroup file back to what it held before the plugin",
     "detect": "show this node's cgroup version and driver, and how they were found",
     "cgroup": "look at the node's kube cgroups and change them, by resource type",

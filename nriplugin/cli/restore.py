@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal import DATABASE, ENV_STATE_DIR, STATE_DIR, Journal
 from nriplugin.cgroup.journal_restore import Action, restore
-from nriplugin.cgroup.node import detect_node
 from nriplugin.cgroup.tree import Tree
+from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,16 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"where the journal is (default: ${ENV_STATE_DIR}, or {STATE_DIR})",
     )
-    parser.add_argument(
-        "--host-root",
-        metavar="DIR",
-        help="where the node's own root directory is (default: /)",
-    )
-    parser.add_argument(
-        "--cgroup-root",
-        metavar="DIR",
-        help="where the cgroups are (default: /sys/fs/cgroup below the host's root)",
-    )
+    add_node_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -50,7 +41,7 @@ def main(args: argparse.Namespace) -> int:
         raise ConfigError(f"{named}: {directory!r}, expected a directory")
     findings: list[Finding] = []
     if os.path.exists(os.path.join(directory, DATABASE)):
-        node = detect_node(os.environ, args.host_root, args.cgroup_root)
+        node = node_of(args)
         with node.open_files() as files, Journal(directory) as journal:
             tree = Tree(files, node.version.number)
             findings = restore(tree, journal, node.writer(), dry_run=args.dry_run)

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
@@ -18,6 +19,7 @@ from nriplugin.nri.runner import Runner, stopping_on_signals
 
 if TYPE_CHECKING:
     import argparse
+    from contextlib import AbstractContextManager
 
 _log = logging.getLogger(__name__)
 
@@ -58,10 +60,14 @@ def main(args: argparse.Namespace) -> int:
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
     plugin = ResourcesPlugin(detect_version(os.environ))
+    reloading: AbstractContextManager[None] = nullcontext()
     if args.config is not None:
         from nriplugin.agent.config import read_config
+        from nriplugin.agent.reload import ConfigWatch, watching
 
-        plugin.failure_policy = read_config(args.config).failure_policy
+        watch = ConfigWatch(args.config, read_config, plugin.apply)
+        plugin.apply(watch.initial())
+        reloading = watching(watch)
     if api_implementation.Type() != "upb":
         _log.warning(
             "protobuf is the %s implementation, many times slower than upb: "
@@ -72,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
     # What is imported stays: spare the collector from walking it during requests.
     gc.collect()
     gc.freeze()
-    with stopping_on_signals(runner):
+    with stopping_on_signals(runner), reloading:
         try:
             runner.run()
         except OSError as exc:

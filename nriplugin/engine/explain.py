@@ -1,8 +1,8 @@
 """From a pod to everything that follows from its resources, step by step.
 
-What Kubernetes makes of them (kube/), the cgroup v2 files that become of that
-(convert/), and where those files are (cgroup/). Every value is made of plain strings,
-numbers and dictionaries, ready for JSON.
+What Kubernetes makes of them (kube/), what the engine decides about that, and where the
+files are (cgroup/). Every value is made of plain strings, numbers and dictionaries,
+ready for JSON.
 """
 
 from __future__ import annotations
@@ -11,17 +11,37 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.paths import Driver, cgroup_path, pod_components
-from nriplugin.convert import Resources, convert
-from nriplugin.errors import ConfigError, ConversionError
+from nriplugin.convert import Resources
+from nriplugin.engine import model
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.decision import RESOURCES, Reason
+from nriplugin.engine.rawfiles import ALLOWABLE
+from nriplugin.engine.settings import DEFAULT_CONFIG
+from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
+from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.qos import qos_class
+from nriplugin.kube.quantity import value
 from nriplugin.kube.sent import sent_for
 
 if TYPE_CHECKING:
     from nriplugin.convert import Curve
+    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.settings import Config
     from nriplugin.kube.manifests import Pod
     from nriplugin.kube.podspec import Container, PodSpec
+    from nriplugin.kube.qos import QOSClass
     from nriplugin.kube.quantity import Quantity
+
+# A node of today, for whoever explains without one; its memory is not known.
+TYPICAL_NODE = model.NodeFacts(
+    driver=Driver.SYSTEMD.value,
+    files=ALLOWABLE - {"io.bfq.weight"},
+    kernel=(6, 1),
+    oci_runtime="runc",
+    runtime="containerd",
+    writable=True,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +52,22 @@ class ExplainedFile:
     value: str
     rule: str
     fields: tuple[str, ...]
+    handler: str
+    source: str
+    confidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedWrite:
+    """A file that only the executor can write, in which cgroup, and when."""
+
+    file: str
+    value: str
+    level: str
+    when: str
+    rule: str
+    handler: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +80,12 @@ class ExplainedContainer:
     defaulted: tuple[str, ...]
     limits: dict[str, Quantity]
     sent: dict[str, int]
+    settings: str
     files: tuple[ExplainedFile, ...]
+    writes: tuple[ExplainedWrite, ...]
+    cleared: tuple[str, ...]
+    left: tuple[dict[str, str], ...]
+    refused: tuple[dict[str, str], ...]
     dropped: tuple[dict[str, object], ...]
     clamped: tuple[dict[str, object], ...]
 
@@ -63,33 +104,56 @@ class ExplainedPod:
     containers: tuple[ExplainedContainer, ...]
 
 
-def explain_pod(pod: Pod, curve: Curve) -> ExplainedPod:
-    """Explain a pod and all of its containers.
+def explain_pod(
+    pod: Pod,
+    curve: Curve,
+    config: Config = DEFAULT_CONFIG,
+    facts: model.NodeFacts = TYPICAL_NODE,
+) -> ExplainedPod:
+    """Explain a pod and all of its containers; `curve` is for a configuration without.
 
     Raises:
         ConfigError: a value that no file can hold, or a UID that no cgroup can.
+        HandlerFailed: a handler that is to fail did.
     """
     qos = qos_class(pod.spec)
     components = pod_components(qos, pod.uid)
+    subject = model.Pod(
+        uid=pod.uid,
+        name=pod.name,
+        namespace=pod.namespace or "",
+        labels=pod.labels,
+        annotations=pod.annotations,
+        qos_class=qos.value,
+        curve=curve,
+    )
     return ExplainedPod(
         kind=pod.kind,
         name=pod.name,
         namespace=pod.namespace,
         uid=pod.uid,
         qos_class=qos.value,
-        curve=curve.value,
+        curve=(config.curve or curve).value,
         cgroups={driver.value: cgroup_path(components, driver) for driver in Driver},
         containers=tuple(
-            _explain_container(container, pod.spec, curve)
+            _explain_container(container, pod.spec, qos, subject, config, facts)
             for container in pod.spec.containers
         ),
     )
 
 
 def _explain_container(
-    container: Container, spec: PodSpec, curve: Curve
+    container: Container,
+    spec: PodSpec,
+    qos: QOSClass,
+    subject: model.Pod,
+    config: Config,
+    facts: model.NodeFacts,
 ) -> ExplainedContainer:
     sent = sent_for(container, spec)
+    requests = default_requests(container.requests, container.limits)
+    memory = value(requests.get("memory", 0))
+    capacity = facts.memory_capacity_bytes
     # To CRI, and so to containerd, zero is "not given".
     resources = Resources(
         shares=sent.shares,
@@ -97,10 +161,20 @@ def _explain_container(
         period_us=sent.period_us,
         memory_limit_bytes=sent.memory_limit_bytes or None,
     )
-    try:
-        conversion = convert(resources, curve)
-    except ConversionError as exc:
-        raise ConfigError(f"container {container.name}: {exc}") from exc
+    decision = decide(
+        subject,
+        model.Container(
+            name=container.name,
+            resources=resources,
+            oom_score_adj=oom_score_adj(qos, memory, capacity) if capacity else None,
+            memory_request_bytes=memory,
+        ),
+        facts,
+        config,
+    )
+    for refusal in decision.refused:
+        if (refusal.handler, refusal.reason) == (RESOURCES, Reason.CONVERSION):
+            raise ConfigError(f"container {container.name}: {refusal.text}")
     # In the words of the rules' fields.
     numbers = {
         "cpu.shares": sent.shares,
@@ -108,7 +182,7 @@ def _explain_container(
         "cpu.period": sent.period_us,
         "memory.limit": sent.memory_limit_bytes,
     }
-    requests = default_requests(container.requests, container.limits)
+    conversion = decision.conversion
     return ExplainedContainer(
         name=container.name,
         role=container.role.value,
@@ -116,10 +190,53 @@ def _explain_container(
         defaulted=tuple(name for name in requests if name not in container.requests),
         limits=dict(container.limits),
         sent={field: number for field, number in numbers.items() if number},
-        files=tuple(
-            ExplainedFile(file=file, value=value, rule=rule.text, fields=rule.fields)
-            for file, value, rule in conversion.derived
+        settings=decision.settings.rule,
+        files=_files(decision),
+        writes=_writes(decision),
+        cleared=decision.cleared,
+        left=tuple(left._asdict() for left in decision.left),
+        refused=tuple(
+            {"handler": one.handler, "reason": one.reason.value, "text": one.text}
+            for one in decision.refused
         ),
-        dropped=tuple(dropped._asdict() for dropped in conversion.dropped),
-        clamped=tuple(clamped._asdict() for clamped in conversion.clamped),
+        dropped=tuple(one._asdict() for one in conversion.dropped)
+        if conversion
+        else (),
+        clamped=tuple(one._asdict() for one in conversion.clamped)
+        if conversion
+        else (),
+    )
+
+
+def _files(decision: Decision) -> tuple[ExplainedFile, ...]:
+    """Return the files, the conversion's first: everybody has those."""
+    files = []
+    for file, content in decision.files.items():
+        why = decision.why(file)
+        files.append(
+            ExplainedFile(
+                file=file,
+                value=content,
+                rule=why.rule.text,
+                fields=why.rule.fields,
+                handler=why.handler,
+                source=why.source,
+                confidence=why.confidence,
+            )
+        )
+    return tuple(sorted(files, key=lambda one: one.handler != RESOURCES))
+
+
+def _writes(decision: Decision) -> tuple[ExplainedWrite, ...]:
+    return tuple(
+        ExplainedWrite(
+            file=write.file,
+            value=write.value,
+            level=write.level.value,
+            when=write.when.value,
+            rule=write.why.rule.text,
+            handler=write.why.handler,
+            source=write.why.source,
+        )
+        for write in decision.writes
     )

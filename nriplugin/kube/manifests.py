@@ -42,6 +42,8 @@ class Pod(NamedTuple):
     namespace: str | None
     uid: str
     spec: PodSpec
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
 
 
 class Skipped(NamedTuple):
@@ -126,12 +128,19 @@ def _read_pod(entry: _Object) -> Pod:
                 "expected the spec of a pod"
             )
     namespace = metadata.get("namespace")
+    # Of the pod, not of the workload that makes it.
+    own: Any = entry.content
+    for key in _TEMPLATES[entry.kind]:
+        own = own[key]
+    own = _metadata(own)
     return Pod(
         kind=entry.kind,
         name=name,
         namespace=None if namespace is None else str(namespace),
         uid=_uid_in(metadata) if entry.kind == "Pod" else UID_PLACEHOLDER,
         spec=read_pod_spec(content, f"{where}: {'.'.join(path)}"),
+        labels=_texts(own.get("labels")),
+        annotations=_texts(own.get("annotations")),
     )
 
 
@@ -148,6 +157,13 @@ def _uid_in(metadata: Mapping[str, Any]) -> str:
     ):
         return str(annotations["kubernetes.io/config.mirror"])
     return str(metadata.get("uid") or UID_PLACEHOLDER)
+
+
+def _texts(given: object) -> dict[str, str]:
+    """Return labels or annotations; a value that YAML took for a number is its text."""
+    if not isinstance(given, Mapping):
+        return {}
+    return {str(key): str(value) for key, value in given.items()}
 
 
 def _metadata(content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -61,3 +61,22 @@ def _sum(many: list[Amounts]) -> dict[str, int]:
         for name in COUNTED
     }
     return {name: total for name, total in totals.items() if total}
+
+
+_BY_DIRECTORY = {
+    "burstable": QOSClass.BURSTABLE,
+    "besteffort": QOSClass.BEST_EFFORT,
+    "kubepods": QOSClass.GUARANTEED,
+}
+
+
+def qos_of_cgroup(cgroup_parent: str) -> QOSClass | None:
+    """Return the class of a pod by its cgroup, as a path or the name of a slice."""
+    leaf = cgroup_parent.rstrip("/").rpartition("/")[2]
+    if leaf.endswith(".slice"):
+        components = leaf.removesuffix(".slice").split("-")
+    else:
+        components = cgroup_parent.rstrip("/").split("/")
+    if len(components) < 2 or not components[-1].startswith("pod"):
+        return None
+    return _BY_DIRECTORY.get(components[-2])

@@ -182,3 +182,26 @@ def test_the_play_shows_every_kind_of_pod() -> None:
         "memory.max": str(1 << 30),
     }
     assert steps[3].went_out == {"cpu.weight": "1", "cpu.max": "max 100000"}
+
+
+def test_what_is_not_served_is_refused() -> None:
+    """A configuration that asks for more than `run` does is an error, not a silence."""
+    plugin = ResourcesPlugin()
+    plugin.apply(parse_config("failurePolicy: fail", "test"))
+    assert plugin.failure_policy is FailurePolicy.FAIL
+    rules = "rules: [{name: a, match: {namespace: b}}]"
+    burst = "cpuBurst: {enabled: true, percent: 50}"
+    for text in (burst, rules, "adopt: {enabled: true}", "repair: {enabled: true}"):
+        with pytest.raises(ConfigError, match="not served yet"):
+            plugin.apply(parse_config(text, "test"))
+
+
+def test_curve_and_switch_of_the_configuration() -> None:
+    """The curve of the configuration is the one used, and resources can be off."""
+    plugin = ResourcesPlugin()
+    plugin.apply(parse_config("curve: kep", "test"))
+    answer = plugin.create_container(viewed(container(**APP)))
+    assert answer is not None
+    assert answer.adjust.linux.resources.unified["cpu.weight"] == "39"
+    plugin.apply(parse_config("resources: {enabled: false}", "test"))
+    assert plugin.create_container(viewed(container(**APP))) is None

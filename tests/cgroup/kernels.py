@@ -134,8 +134,8 @@ class Kernel:
             return self._take_quota_v2(directory, value)
         if file.startswith("cpuset."):
             return self._take_cpuset(directory, file, value)
-        if file == "cpu.cfs_quota_us":
-            return self._take_quota_v1(directory, value)
+        if file in ("cpu.cfs_quota_us", "cpu.cfs_period_us"):
+            return self._take_quota_v1(directory, file, value)
         if file in ("cpu.max.burst", "cpu.cfs_burst_us"):
             quota = self._quota(directory)
             if int(value) < 0 or 0 <= quota < int(value):
@@ -167,26 +167,43 @@ class Kernel:
         self.files[f"{directory}/cpu.max"] = f"{quota} {period}"
         return 0
 
-    def _take_quota_v1(self, directory: str, value: str) -> int:
+    def _take_quota_v1(self, directory: str, file: str, value: str) -> int:
         burst = int(self.files.get(f"{directory}/cpu.cfs_burst_us", "0"))
-        quota = int(value)
+        both = {
+            name: int(self.files.get(f"{directory}/{name}", "-1"))
+            for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        } | {file: int(value)}
+        quota, period = both.values()
         if 0 <= quota < burst or 0 <= quota < 1000:
             return EINVAL
-        parent = self.files.get(f"{_parent(directory)}/cpu.cfs_quota_us", "-1")
-        if 0 <= int(parent) < quota:  # one without a limit has the parent's
+        share = None if quota < 0 else quota / period
+        above = _parent(directory)
+        while self._share(above) is None and above.count("/") > 1:
+            above = _parent(above)  # one without a limit has that of the next above
+        allowed = self._share(above)
+        if share is not None and allowed is not None and share > allowed:
             return EINVAL
-        for child in self._below(directory, "cpu.cfs_quota_us"):
-            if quota >= 0 and int(child) > quota:
+        for name in self.children(directory):
+            below = self._share(f"{directory}/{name}")
+            if share is not None and below is not None and below > share:
                 return EINVAL
-        self.files[f"{directory}/cpu.cfs_quota_us"] = str(max(quota, -1))
+        self.files[f"{directory}/{file}"] = str(max(int(value), -1))
         return 0
+
+    def _share(self, directory: str) -> float | None:
+        """Return quota per period, None where there is no limit."""
+        quota = int(self.files.get(f"{directory}/cpu.cfs_quota_us", "-1"))
+        period = int(self.files.get(f"{directory}/cpu.cfs_period_us", "100000"))
+        return None if quota < 0 else quota / period
 
     def _take_idle(self, directory: str, value: str) -> int:
         if value not in ("0", "1"):
             return EINVAL
         if value != self.files[f"{directory}/cpu.idle"]:
-            shown = "0" if value == "1" else "100"
-            self.files[f"{directory}/cpu.weight"] = shown
+            file, idle, default = ("cpu.weight", "1", "100")
+            if self.version == 1:
+                file, idle, default = ("cpu.shares", "3", "1024")
+            self.files[f"{directory}/{file}"] = idle if value == "1" else default
         self.files[f"{directory}/cpu.idle"] = value
         return 0
 
@@ -220,7 +237,9 @@ class Kernel:
         return render_cpus(own & above or above)
 
     def _take_io(self, path: str, value: str) -> int:
-        device, *pairs = value.splitlines()[0].split()
+        if "\n" in value:
+            return EINVAL
+        device, *pairs = value.split()
         if device == "9:9":
             return ENODEV
         lines = dict(line.split(" ", 1) for line in self.files[path].splitlines())

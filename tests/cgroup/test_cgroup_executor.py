@@ -38,6 +38,7 @@ class Systemd:
         self.answer = answer
         self.instead = instead
         self.asked: list[tuple[str, str, str]] = []
+        self.keeps: dict[str, str] = {}
 
     def write(
         self, tree: Tree, resource: Resource, cgroup: str, content: str
@@ -46,6 +47,11 @@ class Systemd:
         if self.answer is True:
             tree.files.write(resource.path(cgroup), self.instead or content)
         return self.answer
+
+    def settled(
+        self, tree: Tree, resource: Resource, cgroup: str, content: str
+    ) -> tuple[str, str]:
+        return self.keeps.get(content, content), "rounded" * (content in self.keeps)
 
 
 WEIGHT = Update(Type.CPU_WEIGHT, POD, 200, origin="test")
@@ -412,3 +418,33 @@ def test_nothing_outside_the_root_is_reached(tmp_path: Path) -> None:
     for cgroup in ("/..", "/kubepods/../..", "/link", "..", ""):
         assert not executor.update(Update(Type.CPU_WEIGHT, cgroup, 7)).ok
     assert outside.read_text() == "untouched"
+
+
+def test_what_the_writer_cannot_keep_is_not_asked_for() -> None:
+    """A quota is given as systemd keeps it, once; the outcome says so."""
+    kernel, clock = Kernel(), Clock()
+    writer = Systemd(answer=True)
+    writer.keeps = {"12345 100000": "13000 100000"}
+    executor = Executor(kernel.tree, writer=writer, clock=clock)
+    update = Update(Type.CPU_QUOTA, POD, 12345)
+    outcome = executor.update(update)
+    assert kernel.files[f"{POD}/cpu.max"] == "13000 100000"
+    assert [content for _, _, content in writer.asked] == ["13000 100000"]
+    assert (outcome.content, outcome.reason) == ("13000 100000", "rounded")
+    clock.now += 1000
+    assert executor.update(update).status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"), [(1 << 19, True), (1 << 20, False), ("max", False)]
+)
+def test_a_limit_below_the_use_is_written_and_told(
+    limit: int | str, told: bool
+) -> None:
+    """The kernel kills for it, so nobody is to be surprised."""
+    kernel = Kernel()
+    kernel.files[f"{POD}/memory.max"] = "4096"
+    outcome = Executor(kernel.tree).update(Update(Type.MEMORY_LIMIT, POD, limit))
+    assert outcome.status is Status.WRITTEN
+    reason = "1048576 bytes are in use: the kernel reclaims, and kills if it has to"
+    assert outcome.reason == (reason if told else "")

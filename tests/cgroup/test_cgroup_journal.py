@@ -13,10 +13,11 @@ from support.trees import CONTAINER, POD, QOS
 
 from nriplugin.cgroup.executor import Executor
 from nriplugin.cgroup.journal import Journal, boot_id
-from nriplugin.cgroup.journal_entries import Entry, JournalError
+from nriplugin.cgroup.journal_entries import Entry
 from nriplugin.cgroup.registry import Type
 from nriplugin.cgroup.tree import Tree
 from nriplugin.cgroup.updates import Status, Update
+from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

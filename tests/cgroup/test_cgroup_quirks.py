@@ -173,7 +173,9 @@ def test_a_v1_quota_above_the_parents_says_so() -> None:
     assert executor.update(Update(Type.CPU_QUOTA, QOS, 50000)).ok
     outcome = executor.update(Update(Type.CPU_QUOTA, POD, 60000))
     assert outcome.errno == EINVAL
-    assert outcome.reason.endswith("expected what its parent allows, '50000'")
+    assert outcome.reason.endswith(
+        "expected at most the 0.5 CPUs of /kubepods/burstable"
+    )
 
 
 def test_a_cpuset_with_tasks_cannot_be_emptied() -> None:
@@ -202,3 +204,36 @@ def test_what_the_kernel_does_not_do_here_is_unsupported() -> None:
     kernel.unwilling = {f"{POD}/cpu.weight"}
     outcome = Executor(kernel.tree).update(Update(Type.CPU_WEIGHT, POD, 7))
     assert outcome.status is Status.UNSUPPORTED
+
+
+def test_a_v1_quota_below_a_childs_says_so() -> None:
+    """The reason names who has more, whether the quota or the period is changed."""
+    kernel = Kernel(1)
+    executor = Executor(kernel.tree)
+    for cgroup in (POD, CONTAINER):
+        assert executor.update(Update(Type.CPU_QUOTA, cgroup, 50000)).ok
+    name = CONTAINER.rpartition("/")[2]
+    for kind, value in ((Type.CPU_QUOTA, 40000), (Type.CPU_PERIOD, 200000)):
+        outcome = executor.update(Update(kind, POD, value))
+        assert outcome.errno == EINVAL
+        assert outcome.reason.endswith(f"at least the 0.5 CPUs of {name} below it")
+
+
+@pytest.mark.parametrize("quota", [50000, 90000, None])
+def test_v1_periods_of_a_branch_change(quota: int | None) -> None:
+    """Quotas are none on the way, also those that stay or are not asked for."""
+    kernel = Kernel(1)
+    executor = Executor(kernel.tree)
+    branch = (QOS, POD, CONTAINER)
+    for cgroup in branch:
+        assert executor.update(Update(Type.CPU_QUOTA, cgroup, 50000)).ok
+    for period in (200000, 50000):
+        levels = [[Update(Type.CPU_PERIOD, cgroup, period)] for cgroup in branch]
+        if quota is not None:
+            for level, cgroup in zip(levels, branch, strict=True):
+                level.append(Update.merging(Type.CPU_QUOTA, cgroup, quota))
+        assert all(one.ok for one in executor.leveled_update_batch(levels))
+        for cgroup in branch:
+            files = kernel.files
+            assert files[f"/cpu{cgroup}/cpu.cfs_period_us"] == str(period)
+            assert files[f"/cpu{cgroup}/cpu.cfs_quota_us"] == str(quota or 50000)

@@ -159,7 +159,17 @@ def test_every_kind_of_value_crosses_the_bus(
     """Numbers, masks and lists of devices."""
     node.deaf = True
     node.write(file, SCOPE, content)
-    assert node.systemd.calls == [(UNIT, True, properties)]
+    assert node.systemd.calls[0] == (UNIT, True, properties)
+
+
+def test_a_limit_that_the_kernel_did_not_take_is_withdrawn(node: Node) -> None:
+    """systemd would keep it for a device that is not there, and try again for ever."""
+    node.set_directly("io.max", "8:0 rbps=7 wbps=max riops=max wiops=max")
+    node.deaf = True
+    assert isinstance(node.write("io.max", SCOPE, "9:9 rbps=1"), str)
+    _, (_, _, withdrawn) = node.systemd.calls
+    rates = [("/dev/block/8:0", 7), ("/dev/block/9:9", INFINITY)]
+    assert withdrawn["IOReadBandwidthMax"] == rates
 
 
 def test_what_systemd_undoes_is_put_back(node: Node) -> None:

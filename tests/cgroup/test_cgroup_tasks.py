@@ -18,6 +18,7 @@ from support.harness import wait_until
 from nriplugin.cgroup.files import PROC_MAGIC, LocalFiles
 from nriplugin.cgroup.tasks import (
     CgroupTasks,
+    CountOrWalk,
     TaskStates,
     ThreadWalk,
     tasks_below,
@@ -284,3 +285,23 @@ def test_cgroups_may_nest_deeper_than_python_does() -> None:
     found = tasks_below(Deep().children, Deep(), "/d")
     assert len(found) == depth
     assert found[0].states == TaskStates(sleeping=depth)
+
+
+class Counted:
+    """A count of the kernel's."""
+
+    def __init__(self, counted: TaskStates) -> None:
+        self.counted = counted
+
+    def states(self, cgroup: str) -> TaskStates:
+        return self.counted
+
+
+@pytest.mark.parametrize("counted", [TaskStates(running=1), TaskStates(running=2)])
+def test_a_count_that_lacks_tasks_is_not_believed(counted: TaskStates) -> None:
+    """Some kernels leave out tasks that sleep; v1's are walked then."""
+    files = Texts({"/cpu/a/tasks": "7\n8\n"})
+    proc = Texts({"/7/stat": stat("R"), "/8/stat": stat("S")})
+    reader = CountOrWalk(Counted(counted), ThreadWalk(files, proc, version=1))
+    walked = TaskStates(running=1, sleeping=1)
+    assert reader.states("/a") == (counted if counted.total == 2 else walked)

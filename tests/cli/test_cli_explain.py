@@ -106,6 +106,9 @@ def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:
         "value": "59",
         "fields": ["cpu.shares"],
         "rule": web["containers"][0]["files"][0]["rule"],
+        "handler": "resources",
+        "source": "the container's resources",
+        "confidence": "exact",
     }
     assert db["cgroups"]["systemd"].endswith("/kubepods-besteffort-pod12_34.slice")
 
@@ -156,3 +159,85 @@ def test_a_file_that_cannot_be_read_is_exit_code_2(tmp_path: Path) -> None:
         done = explain(path)
         assert done.returncode == 2
         assert done.stderr.startswith(f"nriplugin: {path}: cannot be read: ")
+
+
+CONFIG = """\
+curve: kep
+memoryQoS: {enabled: true}
+cpuQoS: {enabled: true}
+unifiedAnnotations: {enabled: true, allowed: [pids.max]}
+rules:
+- name: gold
+  match: {namespace: shop, container: app}
+  cpuBurst: {enabled: true, percent: 50}
+"""
+
+POD = """\
+kind: Pod
+metadata:
+  name: db
+  namespace: shop
+  annotations:
+    volcano.sh/qos-level: BE
+    pids.max.cgroup2.nri.io/container.app: "100"
+    cpu-burst.cgroup2.nri.io: 300%
+spec:
+  containers:
+  - name: app
+    resources:
+      requests: {cpu: 100m, memory: 256Mi}
+      limits: {cpu: 1, memory: 1Gi}
+"""
+
+
+def test_handlers_rules_and_annotations_are_named(tmp_path: Path) -> None:
+    """Each file has its handler and its source; what was refused is said."""
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    done = explain("--json", "--config", config, "-", stdin=POD)
+    assert (done.returncode, done.stderr) == (0, "")
+    [db] = json.loads(done.stdout)
+    [app] = db["containers"]
+    assert db["curve"] == "kep"
+    assert app["settings"] == "rules[0] (gold)"
+    found = {one["file"]: (one["value"], one["source"]) for one in app["files"]}
+    assert found["pids.max"] == (
+        "100",
+        "annotation pids.max.cgroup2.nri.io/container.app",
+    )
+    assert found["cpu.max.burst"] == ("50000", "rules[0].cpuBurst.percent")
+    assert found["cpu.idle"] == ("1", "annotation volcano.sh/qos-level")
+    assert found["memory.low"][0] == str(256 << 20)
+    assert "factor 0.9 from default" in found["memory.high"][1]
+    assert app["cleared"] == ["cpu.shares"]
+    [refusal] = app["refused"]
+    assert "300%" in refusal["text"]
+    text = explain("--config", config, "-", stdin=POD).stdout
+    assert "settings of     rules[0] (gold)" in text
+    assert "pids.max = 100                unifiedAnnotations: as given" in text
+    assert "refused (annotation): cpu-burst.cgroup2.nri.io: '300%'" in text
+    assert "cpu.weight left alone: resources: the container is idle" in text
+
+
+def test_the_node_can_be_described(tmp_path: Path) -> None:
+    """What is decided depends on its runtime, driver and memory."""
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    arguments = ("--oci-runtime", "crun", "--driver", "systemd", "--node-memory", "8Gi")
+    pod = POD.replace(", memory: 1Gi", "")
+    done = explain("--json", "--config", config, *arguments, "-", stdin=pod)
+    [app] = json.loads(done.stdout)[0]["containers"]
+    assert [one["file"] for one in app["writes"] if one["level"] == "container"] == [
+        "cpu.idle"
+    ]
+    [high] = [one["value"] for one in app["files"] if one["file"] == "memory.high"]
+    assert int(high) > 7 << 30
+
+
+def test_a_wrong_configuration_is_a_mistake_of_the_users(tmp_path: Path) -> None:
+    """And nothing is printed."""
+    config = tmp_path / "config.yaml"
+    config.write_text("cpuBurst: {percent: 500}")
+    done = explain("--config", config, "-", stdin=POD)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "$.cpuBurst.percent" in done.stderr

@@ -162,3 +162,21 @@ def test_a_mistake_is_named_with_its_place(document: Any, message: str) -> None:
         read_manifests([document])
     assert message in str(caught.value)
     assert str(caught.value).startswith("document 1")
+
+
+def test_labels_and_annotations_are_the_pods() -> None:
+    """Not those of the workload; what YAML took for a number is its text."""
+    template = {
+        "metadata": {"labels": {"a": "pod"}, "annotations": {"n": 5}},
+        "spec": {"containers": [{"name": "app"}]},
+    }
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "labels": {"a": "workload"}},
+        "spec": {"template": template},
+    }
+    bare = {"kind": "Pod", "metadata": None, "spec": template["spec"]}
+    web, without = read_manifests([document, bare]).pods
+    assert (web.labels, web.annotations) == ({"a": "pod"}, {"n": "5"})
+    assert (without.labels, without.annotations) == ({}, {})

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 PYTHON = "/opt/nriplugin/bin/python"
+IN_GUEST = "/tmp/guest/node"
 HERE = Path(__file__).parent.parent / "node"
 
 # A step (the name of a method there, and its arguments) and its answer.
@@ -23,8 +24,10 @@ Script = list[tuple[tuple[Any, ...], Any]]
 
 def run_script(machine: Machine, name: str, *args: str, stdin: str = "") -> list[Any]:
     """Run one of the scripts for guests; return the lines of JSON that it prints."""
-    path = f"/tmp/{name}.py"
-    machine.write(path, (HERE / f"{name}.py").read_text())
+    machine.check("mkdir", "-p", IN_GUEST)
+    for each in dict.fromkeys(("guest_cgroup", name)):
+        machine.write(f"{IN_GUEST}/{each}.py", (HERE / f"{each}.py").read_text())
+    path = f"{IN_GUEST}/{name}.py"
     printed = machine.check(PYTHON, path, *args, stdin=stdin, timeout_s=300)
     return [json.loads(line) for line in printed.splitlines()]
 

@@ -1,0 +1,79 @@
+"""Which curve a node's runtime follows, from containers that it wrote by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.convert import Curve
+from nriplugin.convert.curves import weight_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Where several would do, what current runtimes do comes first.
+_CANDIDATES = (Curve.QUADRATIC, Curve.KEP, Curve.PROPORTIONAL)
+
+
+class Observation(NamedTuple):
+    """A container: the shares that were asked for, and the weight that it has."""
+
+    shares: int
+    weight: int
+    pod_uid: str = ""
+    made_by_us: bool = False  # then its weight is our own, and proves nothing
+
+
+class Recognised(NamedTuple):
+    """A curve, what it was concluded from, and whether anything was."""
+
+    curve: Curve
+    evidence: str
+    certain: bool
+
+
+def recognise_curve(
+    observations: Iterable[Observation], pod_uid: str | None = None
+) -> Recognised:
+    """Return the curve of a pod's own containers, else of the node's, else quadratic.
+
+    Weights compare siblings only, so a pod's own containers count before all others.
+    """
+    telling = [
+        observation
+        for observation in observations
+        if not observation.made_by_us and _tells(observation)
+    ]
+    if pod_uid is not None:
+        siblings = [one for one in telling if one.pod_uid == pod_uid]
+        if siblings:
+            return _vote(siblings, "of this pod")
+    if telling:
+        return _vote(telling, "of this node")
+    return Recognised(
+        Curve.QUADRATIC,
+        "no container to learn from: what current runtimes do",
+        certain=False,
+    )
+
+
+def _fitting(one: Observation) -> list[Curve]:
+    return [c for c in _CANDIDATES if weight_of(one.shares, c) == one.weight]
+
+
+def _tells(one: Observation) -> bool:
+    """Whether a container speaks for some curves and against others."""
+    return 0 < len(_fitting(one)) < len(_CANDIDATES)
+
+
+def _vote(telling: list[Observation], where: str) -> Recognised:
+    votes: Counter[Curve] = Counter()
+    for one in telling:
+        votes.update(_fitting(one))
+    curve = max(_CANDIDATES, key=lambda candidate: votes[candidate])
+    example = next(one for one in telling if curve in _fitting(one))
+    evidence = (
+        f"{votes[curve]} of {len(telling)} containers {where}, such as one with "
+        f"{example.shares} shares and weight {example.weight}"
+    )
+    return Recognised(curve, evidence, certain=votes[curve] == len(telling))

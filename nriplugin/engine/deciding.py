@@ -1,0 +1,192 @@
+"""The one way from a container to a decision, for every door and for `explain`.
+
+Pure, and in the way of every container start: with nothing but the conversion on, it is
+little more than the conversion.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.engine.case import Case, quota_of
+from nriplugin.engine.cpu_burst import KEY as BURST_KEY
+from nriplugin.engine.cpu_burst import decide_cpu_burst
+from nriplugin.engine.cpu_qos import decide_cpu_qos
+from nriplugin.engine.decision import (
+    RESOURCES,
+    Decision,
+    HandlerFailed,
+    Reason,
+)
+from nriplugin.engine.levels import KEY as LEVEL_KEY
+from nriplugin.engine.memory import REQUEST_KEY
+from nriplugin.engine.memory_qos import FACTOR_KEY, SWITCH_KEY, decide_memory_qos
+from nriplugin.engine.memory_qos_level import decide_memory_qos_level
+from nriplugin.engine.resources import decide_resources
+from nriplugin.engine.rules import select
+from nriplugin.engine.unified_annotations import decide_unified_annotations
+from nriplugin.errors import ConversionError
+from nriplugin.kube.annotations import read_annotations
+from nriplugin.kube.oomscore import BEST_EFFORT, MAX_BURSTABLE, MIN_BURSTABLE
+from nriplugin.kube.qos import QOSClass, qos_of_cgroup
+
+if TYPE_CHECKING:
+    from nriplugin.convert import Curve, Resources
+    from nriplugin.engine.model import Container, NodeFacts, Pod
+    from nriplugin.engine.settings import Config
+
+_DECIDERS = {
+    "unifiedAnnotations": decide_unified_annotations,
+    "cpuQoS": decide_cpu_qos,
+    "cpuBurst": decide_cpu_burst,
+    "memoryQoS": decide_memory_qos,
+    "memoryQoSLevel": decide_memory_qos_level,
+}
+
+# Who reads which annotation, for a word about those that nobody reads.
+_READERS = {
+    BURST_KEY: ("cpuBurst",),
+    LEVEL_KEY: ("cpuQoS", "memoryQoSLevel"),
+    SWITCH_KEY: ("memoryQoS",),
+    FACTOR_KEY: ("memoryQoS",),
+    REQUEST_KEY: ("memoryQoS", "memoryQoSLevel"),
+}
+
+
+def decide(
+    pod: Pod, container: Container, facts: NodeFacts, config: Config
+) -> Decision:
+    """Decide about a container that is about to be made, or exists already.
+
+    Raises:
+        HandlerFailed: a handler could not do its work, and is configured to fail.
+    """
+    settings = config.base
+    if config.rules:
+        settings = select(pod, container, qos_class_of(pod, container), config)
+    out = Decision(settings)
+    if facts.cgroup_version != 2:
+        return inactive(facts, out)
+    given = container.resources
+    if container.ours:
+        given = without_ours(given, container)
+    curve = config.curve or pod.curve or facts.curve
+    if settings.only_resources:
+        try:
+            decide_resources(given, curve, facts, out)
+        except Exception as exc:  # noqa: BLE001 - see _failed
+            _failed(out, RESOURCES, exc)
+    else:
+        decide_case(Case(pod, container, given, facts, out), given, curve)
+    return out
+
+
+def decide_case(case: Case, given: Resources, curve: Curve) -> None:
+    """Ask every handler that is on; `given` is what the conversion converts."""
+    settings, out = case.settings, case.out
+    if not settings.only_resources:
+        case.qos_class = qos_class_of(case.pod, case.container)
+        if case.pod.annotations:
+            _read_annotations(case)
+        for name in settings.active:
+            if name != RESOURCES:
+                try:
+                    _DECIDERS[name](case)
+                except Exception as exc:  # noqa: BLE001 - see _failed
+                    _failed(out, name, exc)
+    if settings.resources.enabled:
+        if case.idle and given.shares is not None:
+            given = given._replace(shares=None)
+            out.leave("cpu.weight", "resources: the container is idle")
+        if case.explicit is not given.unified:
+            given = given._replace(unified=case.explicit)
+        try:
+            decide_resources(given, curve, case.facts, out)
+        except Exception as exc:  # noqa: BLE001 - see _failed
+            _failed(out, RESOURCES, exc)
+    if not settings.only_resources:
+        _settle(case)
+
+
+def _failed(out: Decision, handler: str, exc: Exception) -> None:
+    """Go on without a handler, or not at all.
+
+    Whatever went wrong in one handler must not take the others along, so everything is
+    caught; a defect of ours is told from a mistake in the numbers by its reason.
+    """
+    known = isinstance(exc, ConversionError)
+    text = str(exc) if known else repr(exc)
+    if handler in out.settings.failing:
+        raise HandlerFailed(handler, text) from exc
+    out.refuse(handler, Reason.CONVERSION if known else Reason.ERROR, text)
+
+
+def inactive(facts: NodeFacts, out: Decision) -> Decision:
+    evidence = f" ({facts.cgroup_evidence})" if facts.cgroup_evidence else ""
+    out.leave("everything", f"cgroup v{facts.cgroup_version}{evidence}")
+    return out
+
+
+def qos_class_of(pod: Pod, container: Container) -> str | None:
+    """Return the class: known, or by the pod's cgroup, or by the OOM score."""
+    if pod.qos_class:
+        return pod.qos_class
+    by_cgroup = qos_of_cgroup(pod.cgroup_parent) if pod.cgroup_parent else None
+    if by_cgroup is not None:
+        return by_cgroup
+    score = container.oom_score_adj
+    if score is None:
+        return None
+    if score == BEST_EFFORT:
+        return QOSClass.BEST_EFFORT
+    # Not -997: critical pods have it too, whatever their class.
+    return QOSClass.BURSTABLE if MIN_BURSTABLE <= score <= MAX_BURSTABLE else None
+
+
+def _read_annotations(case: Case) -> None:
+    case.annotations = read = read_annotations(
+        case.pod.annotations, case.container.name
+    )
+    active = case.settings.active
+    for key, reason in read.refused:
+        case.refuse("annotations", f"{key:.120}: {reason}")
+    for setting, (_, key) in read.found.items():
+        if "." in setting:
+            readers: tuple[str, ...] = ("unifiedAnnotations",)
+        elif setting in _READERS:
+            readers = _READERS[setting]
+        else:
+            case.refuse("annotations", f"{key:.120}: not an annotation of ours")
+            continue
+        if not any(reader in active for reader in readers):
+            case.out.leave(f"annotation {key:.120}", f"{' and '.join(readers)}: off")
+
+
+def without_ours(given: Resources, container: Container) -> Resources:
+    """Return resources without the files that we set ourselves."""
+    ours = container.ours or ()
+    unified = {k: v for k, v in given.unified.items() if k not in ours}
+    return given._replace(unified=unified)
+
+
+def _settle(case: Case) -> None:
+    """Take back what is valid alone, but not together, in every order of writing."""
+    out, files = case.out, case.out.files
+    if files.get("cpu.idle") == "1" and "cpu.weight" in files:
+        _take_back(out, "cpu.weight", "cpu.idle is 1: the kernel takes no weight")
+    burst = files.get("cpu.max.burst")
+    if burst is None:
+        return
+    sent = case.explicit.get("cpu.max") or files.get("cpu.max")
+    quotas = [quota_of(sent), case.given.quota_us]
+    limits = [quota for quota in quotas if isinstance(quota, int)]
+    if not limits:
+        _take_back(out, "cpu.max.burst", "no quota to burst above")
+    elif int(burst) > min(limits):
+        _take_back(out, "cpu.max.burst", f"expected at most the quota, {min(limits)}")
+
+
+def _take_back(out: Decision, file: str, reason: str) -> None:
+    text = f"{file} {out.files[file]}: {reason}"
+    out.refuse(out.why(file).handler, Reason.CONFLICT, text)
+    out.unset(file)

@@ -1,0 +1,101 @@
+"""What memory handlers share: the request, from whoever knows it, and the limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.convert.model import UNLIMITED
+from nriplugin.engine.decision import ESTIMATE, EXACT, STATED
+from nriplugin.engine.settings import MILLION
+from nriplugin.errors import ConfigError
+from nriplugin.kube.oomscore import request_of
+from nriplugin.kube.qos import QOSClass
+from nriplugin.kube.quantity import MAX_INT64, value
+
+if TYPE_CHECKING:
+    from nriplugin.engine.case import Case
+
+REQUEST_KEY = "memory-request"
+
+# Before it, a container at its memory.high could be throttled for ever.
+SAFE_HIGH = (5, 9)
+
+
+class Request(NamedTuple):
+    """How much memory was requested, who says so, and how sure that is."""
+
+    amount: int
+    source: str
+    confidence: str
+
+
+def memory_request(case: Case, handler: str) -> Request | None:
+    """Return the request: an annotation's, the door's, the class's, or an estimate."""
+    if not case.request_sought:
+        case.request_sought = True
+        case.request = _find_request(case, handler)
+    return case.request
+
+
+def _find_request(case: Case, handler: str) -> Request | None:
+    stated = case.annotation(REQUEST_KEY)
+    if stated is not None:
+        most = limit_or_allocatable(case)
+        amount = _amount(stated.value)
+        if amount is not None and amount <= (MAX_INT64 if most is None else most):
+            return Request(amount, f"annotation {stated.key}", STATED)
+        at_most = "" if most is None else f", at most {most}"
+        case.refuse(
+            handler,
+            f"{stated.key}: {stated.value!r:.60}, expected bytes or 512Mi{at_most}",
+        )
+    container = case.container
+    if container.memory_request_bytes is not None:
+        return Request(container.memory_request_bytes, "the pod's resources", EXACT)
+    limit = case.given.memory_limit_bytes
+    if case.qos_class == QOSClass.GUARANTEED:
+        if isinstance(limit, int):
+            return Request(limit, "the limit, as the pod is Guaranteed", EXACT)
+        return None
+    if case.qos_class == QOSClass.BEST_EFFORT:
+        return Request(0, "none, as the pod is BestEffort", EXACT)
+    capacity, score = case.facts.memory_capacity_bytes, container.oom_score_adj
+    if score is None or not capacity:
+        return None
+    amount = request_of(score, capacity)
+    if amount is None:
+        return None
+    if isinstance(limit, int):
+        amount = min(amount, limit)
+    return Request(amount, f"oom_score_adj {score}", ESTIMATE)
+
+
+def limit_or_allocatable(case: Case) -> int | None:
+    """Return the memory limit; without one, what pods may use of the node."""
+    limit = case.given.memory_limit_bytes
+    if limit is None or limit is UNLIMITED:
+        return case.facts.memory_allocatable_bytes
+    return limit
+
+
+def throttle_at(request: int, limit: int, factor_ppm: int, page_bytes: int) -> int:
+    """Return memory.high: between request and limit, in whole pages."""
+    high = (request * MILLION + factor_ppm * (limit - request)) // MILLION
+    return high // page_bytes * page_bytes
+
+
+def why_no_high(case: Case) -> str:
+    """Return why memory.high must not be set on this node; nothing if it may."""
+    kernel = case.facts.kernel
+    if kernel is None:
+        return "the kernel's release is not known, expected at least 5.9"
+    if kernel < SAFE_HIGH:
+        return f"kernel {kernel[0]}.{kernel[1]} can hang at it, expected at least 5.9"
+    return ""
+
+
+def _amount(text: str) -> int | None:
+    try:
+        return value(text)
+    except ConfigError:
+        return None

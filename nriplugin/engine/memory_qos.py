@@ -1,0 +1,150 @@
+"""The handler `memoryQoS`: throttle before the limit, protect what was requested.
+
+The kubelet's own arithmetic (KEP-2570), per container, where the kubelet's is off.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from nriplugin.convert.result import Rule
+from nriplugin.engine.decision import Level, When, Why
+from nriplugin.engine.memory import (
+    limit_or_allocatable,
+    memory_request,
+    throttle_at,
+    why_no_high,
+)
+from nriplugin.engine.settings import MILLION
+from nriplugin.kube.qos import QOSClass
+
+if TYPE_CHECKING:
+    from nriplugin.engine.case import Case
+    from nriplugin.engine.memory import Request
+
+HANDLER = "memoryQoS"
+SWITCH_KEY = "memory-qos"
+FACTOR_KEY = "memory-throttling-factor"
+
+HIGH_RULE = Rule(
+    ("memory request", "memory.limit"),
+    "request + factor * (limit - request), down to whole pages",
+)
+HIGH_NODE_RULE = Rule(
+    ("memory request",),
+    "request + factor * (the node's allocatable - request), down to whole pages",
+)
+MIN_RULE = Rule(
+    ("memory request",), "the request of a Guaranteed pod is never reclaimed"
+)
+LOW_RULE = Rule(("memory request",), "the request of a Burstable pod is reclaimed last")
+SWAP_RULE = Rule((), "as configured")
+OOM_GROUP_RULE = Rule((), "as configured: all processes of the container die as one")
+ANCESTORS_RULE = Rule(
+    ("memory request",), "protection counts only as far as every cgroup above has it"
+)
+
+_FACTOR = re.compile(r"0?\.[0-9]{1,6}|[01](\.0{1,6})?")
+
+
+def decide_memory_qos(case: Case) -> None:
+    """Send memory.high, memory.min or memory.low, memory.swap.max, memory.oom.group."""
+    settings = case.settings.memory_qos
+    switch = case.annotation(SWITCH_KEY)
+    if switch is not None:
+        if switch.value == "off":
+            case.out.leave(HANDLER, f"switched off by annotation {switch.key}")
+            return
+        if switch.value != "on":
+            case.refuse(
+                HANDLER, f"{switch.key}: {switch.value!r:.60}, expected off or on"
+            )
+    asked = case.asked
+    if asked is None:
+        _decide_once(case)
+    if asked is None or asked.memory_limit_bytes is not None:
+        request = memory_request(case, HANDLER)
+        factor, origin = _factor(case)
+        if factor is not None:
+            _throttle(case, request, factor, origin)
+        if settings.protection:
+            _protect(case, request)
+
+
+def _decide_once(case: Case) -> None:
+    """Send what no update changes."""
+    settings = case.settings.memory_qos
+    if settings.swap is not None:
+        origin = case.settings.origin("memoryQoS.swap")
+        case.send("memory.swap.max", settings.swap, Why(HANDLER, SWAP_RULE, origin))
+    if settings.oom_group is not None:
+        origin = case.settings.origin("memoryQoS.oomGroup")
+        value = "1" if settings.oom_group else "0"
+        case.send("memory.oom.group", value, Why(HANDLER, OOM_GROUP_RULE, origin))
+
+
+def _factor(case: Case) -> tuple[int | None, str]:
+    """Return the factor in millionths, and who says so."""
+    given = case.annotation(FACTOR_KEY)
+    if given is not None:
+        if _FACTOR.fullmatch(given.value) and float(given.value) > 0:
+            return round(float(given.value) * MILLION), f"annotation {given.key}"
+        case.refuse(HANDLER, f"{given.key}: {given.value!r:.60}, expected 0.01 to 1")
+    origin = case.settings.origin("memoryQoS.throttlingFactor")
+    return case.settings.memory_qos.factor_ppm, origin
+
+
+def _throttle(case: Case, request: Request | None, factor: int, origin: str) -> None:
+    reason = why_no_high(case)
+    limit = limit_or_allocatable(case)
+    if not reason and request is None:
+        reason = "the memory request is not known"
+    if not reason and limit is None:
+        reason = "no limit, and what the node can give away is not known"
+    if reason:
+        case.out.leave("memory.high", f"{HANDLER}: {reason}")
+        return
+    assert request is not None
+    assert limit is not None
+    high = throttle_at(request.amount, limit, factor, case.facts.page_bytes)
+    if request.amount >= limit or high <= request.amount:
+        case.out.leave("memory.high", f"{HANDLER}: no room between request and limit")
+        return
+    limited = isinstance(case.given.memory_limit_bytes, int)
+    why = Why(
+        HANDLER,
+        HIGH_RULE if limited else HIGH_NODE_RULE,
+        f"request {request.amount} from {request.source}; "
+        f"factor {factor / MILLION:g} from {origin}",
+        request.confidence,
+    )
+    if case.send("memory.high", str(high), why):
+        used = case.use.memory_bytes if case.use else None
+        if used is not None and used > high:
+            case.out.warnings.append(
+                f"memory.high {high}: {used} bytes are in use, which will be reclaimed"
+            )
+
+
+def _protect(case: Case, request: Request | None) -> None:
+    file, rule = "memory.low", LOW_RULE
+    if case.qos_class == QOSClass.GUARANTEED:
+        file, rule = "memory.min", MIN_RULE
+    if request is None:
+        case.out.leave(file, f"{HANDLER}: the memory request is not known")
+        return
+    if request.amount == 0:
+        case.out.leave(file, f"{HANDLER}: no memory request to protect")
+        return
+    why = Why(HANDLER, rule, f"request from {request.source}", request.confidence)
+    sent = case.send(file, str(request.amount), why)
+    if sent and case.settings.memory_qos.raise_ancestors:
+        case.write(
+            file,
+            str(request.amount),
+            why._replace(rule=ANCESTORS_RULE),
+            level=Level.ANCESTORS,
+            when=When.BEFORE,
+            part=True,
+        )

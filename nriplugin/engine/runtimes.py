@@ -1,0 +1,46 @@
+"""What runtimes do with what they are told, by name and version.
+
+Measured and read, not hoped: a key that a runtime cannot take fails the container, and
+one that it drops without a word has to be written by somebody else.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nriplugin.engine.model import NodeFacts
+
+# (OCI runtime, cgroup driver) that take `unified` cpu.idle = 1 if shares are 0, which
+# both read as "not given". runc writes a weight made of shares after systemd has made
+# the unit idle, and the kernel refuses it. crun with systemd refuses idle beside shares
+# whatever their number.
+_IDLE_WITHOUT_SHARES = {
+    ("runc", "cgroupfs"),
+    ("runc", "systemd"),
+    ("crun", "cgroupfs"),
+}
+
+_CRIO_APPLIES_UNIFIED = (1, 36)
+
+
+def takes_idle(facts: NodeFacts) -> bool:
+    """Whether cpu.idle can go through the door, with shares cleared."""
+    return (facts.oci_runtime, facts.driver) in _IDLE_WITHOUT_SHARES
+
+
+def drops_unified_on_update(facts: NodeFacts) -> bool:
+    """Whether `unified` in the answer to an update is lost: CRI-O before 1.36."""
+    if facts.runtime not in ("cri-o", "crio"):
+        return False
+    version = parse_version(facts.runtime_version)
+    return version is None or version < _CRIO_APPLIES_UNIFIED
+
+
+@lru_cache(maxsize=8)
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Return major and minor of a version or kernel release such as v1.36.0-rc1."""
+    found = re.match(r"v?([0-9]{1,4})\.([0-9]{1,4})", text)
+    return (int(found[1]), int(found[2])) if found else None

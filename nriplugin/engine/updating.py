@@ -1,0 +1,139 @@
+"""Decisions about updates: an answer replaces kubelet's request, so it must be whole.
+
+What follows from a limit is derived anew, swap is kept, and where an order matters,
+each write says whether it comes before the runtime's or after.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.convert.model import UNLIMITED
+from nriplugin.convert.result import Rule
+from nriplugin.engine.case import Case
+from nriplugin.engine.deciding import (
+    decide_case,
+    inactive,
+    qos_class_of,
+    without_ours,
+)
+from nriplugin.engine.decision import RESOURCES, Decision, Level, When, Why, Write
+from nriplugin.engine.rules import select
+from nriplugin.engine.runtimes import drops_unified_on_update
+
+if TYPE_CHECKING:
+    from nriplugin.convert import Resources
+    from nriplugin.engine.model import Container, NodeFacts, Pod, Use
+    from nriplugin.engine.settings import Config
+
+SWAP_RULE = Rule(
+    ("memory.swap", "memory.limit"),
+    "as before: runtimes answer a new memory limit with no swap",
+)
+
+
+def decide_update(
+    pod: Pod,
+    container: Container,
+    asked: Resources,
+    facts: NodeFacts,
+    config: Config,
+    use: Use | None = None,
+) -> Decision:
+    """Decide about an update of a container; `asked` has None for what is not asked.
+
+    The files are to be sent together with everything that was asked for, less what is
+    in `cleared`: an answer replaces the request.
+
+    Raises:
+        HandlerFailed: a handler could not do its work, and is configured to fail.
+    """
+    settings = config.base
+    if config.rules:
+        settings = select(pod, container, qos_class_of(pod, container), config)
+    out = Decision(settings)
+    if facts.cgroup_version != 2:
+        return inactive(facts, out)
+    old = container.resources
+    if container.ours is not None:
+        kept = {**without_ours(old, container).unified, **asked.unified}
+        asked = asked._replace(unified=kept)
+    if asked.quota_us is None:
+        # A period alone would lift the quota that the container has.
+        asked = asked._replace(period_us=None)
+    curve = config.curve or pod.curve or facts.curve
+    case = Case(pod, container, _together(old, asked), facts, out)
+    case.asked, case.use = asked, use
+    decide_case(case, asked, curve)
+    if settings.resources.enabled:
+        _keep_swap(case, asked)
+    _warn(case, asked)
+    if out.files and drops_unified_on_update(facts):
+        _write_instead(case)
+    return out
+
+
+def _together(old: Resources, asked: Resources) -> Resources:
+    """Return what will hold: old numbers, unless others are asked for."""
+    return old._replace(
+        shares=old.shares if asked.shares is None else asked.shares,
+        quota_us=old.quota_us if asked.quota_us is None else asked.quota_us,
+        period_us=old.period_us if asked.period_us is None else asked.period_us,
+        memory_limit_bytes=(
+            old.memory_limit_bytes
+            if asked.memory_limit_bytes is None
+            else asked.memory_limit_bytes
+        ),
+        unified=asked.unified,
+    )
+
+
+def _keep_swap(case: Case, asked: Resources) -> None:
+    """Send the swap that a new limit would take away.
+
+    Runtimes that get an answer to an update set memory and swap together to the limit.
+    """
+    old = case.container.resources
+    limit, swap = old.memory_limit_bytes, old.memory_swap_bytes
+    if asked.memory_limit_bytes is None or swap is None:
+        return
+    if "memory.swap.max" in old.unified or "memory.swap.max" in case.explicit:
+        return  # which the runtime writes again, after its own
+    if swap is UNLIMITED:
+        value = "max"
+    elif isinstance(limit, int) and swap > limit:
+        value = str(swap - limit)
+    else:
+        return
+    why = Why(RESOURCES, SWAP_RULE, "the container's resources")
+    case.send("memory.swap.max", value, why)
+
+
+def _warn(case: Case, asked: Resources) -> None:
+    limit = asked.memory_limit_bytes
+    used = case.use.memory_bytes if case.use else None
+    if isinstance(limit, int) and used is not None and used > limit:
+        case.out.warnings.append(
+            f"memory.max {limit}: {used} bytes are in use, which the kernel reclaims, "
+            "and kills for what it cannot"
+        )
+
+
+def _write_instead(case: Case) -> None:
+    """Have the executor write what the runtime drops from an answer to an update."""
+    out, facts = case.out, case.facts
+    for file, value in list(out.files.items()):
+        why = out.why(file)
+        out.unset(file)
+        if any(w.file == file and w.level is Level.CONTAINER for w in out.writes):
+            continue  # already, and at the right time
+        if facts.writable:
+            out.writes.append(
+                Write(file, value, Level.CONTAINER, When.AFTER, False, why)
+            )
+        else:
+            out.leave(
+                file,
+                f"{why.handler}: {facts.runtime} {facts.runtime_version} drops unified "
+                "at updates, and the executor is off",
+            )

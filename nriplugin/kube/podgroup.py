@@ -1,0 +1,53 @@
+"""Which PodGroup, job, queue and task a pod belongs to, by Volcano's keys.
+
+The scheduler knows a job as `<namespace>/<group>`. The keys stand in annotations, some
+of them in labels as well; Kubeflow and others set the group's alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+JOB_KEYS = ("volcano.sh/job-name",)
+QUEUE_KEYS = ("volcano.sh/queue-name", "scheduling.volcano.sh/queue-name")
+TASK_KEYS = ("volcano.sh/task-spec",)
+INDEX_KEYS = ("volcano.sh/task-index",)
+
+
+class Membership(NamedTuple):
+    """Where a pod belongs; an empty text is "nowhere"."""
+
+    group: str
+    job: str
+    queue: str
+    task: str
+    task_index: str
+    job_id: str  # as the scheduler has it, NAMESPACE/GROUP
+
+
+def membership(
+    namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Membership:
+    """Return what the pod's keys say; annotations before labels."""
+
+    def first(keys: tuple[str, ...]) -> str:
+        for given in (annotations, labels):
+            for key in keys:
+                value = given.get(key)
+                if value:
+                    return value
+        return ""
+
+    group = first(GROUP_KEYS)
+    return Membership(
+        group=group,
+        job=first(JOB_KEYS),
+        queue=first(QUEUE_KEYS),
+        task=first(TASK_KEYS),
+        task_index=first(INDEX_KEYS),
+        job_id=f"{namespace}/{group}" if group else "",
+    )

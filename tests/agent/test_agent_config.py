@@ -1,0 +1,216 @@
+"""The configuration file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nriplugin.agent.config import Config, parse_config, read_config
+from nriplugin.agent.config_file import ConfigFile
+from nriplugin.convert import Curve
+from nriplugin.engine.settings import (
+    DEFAULT_CONFIG,
+    CPUBurstSettings,
+    CPUQoSSettings,
+    Equivalent,
+    MemoryQoSLevelSettings,
+    MemoryQoSSettings,
+    QoSLevel,
+    Settings,
+)
+from nriplugin.errors import ConfigError
+from nriplugin.nri import FailurePolicy
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+@pytest.mark.parametrize("text", ["", "{}", "# nothing\n", "---\n"])
+def test_an_empty_file_is_all_defaults(text: str) -> None:
+    """Only the conversion is on, and nothing fails."""
+    config = parse_config(text, "x")
+    assert config == Config()
+    assert config.engine == DEFAULT_CONFIG
+    assert config.engine.base.active == ("resources",)
+    assert config.engine.base.failing == frozenset()
+    assert not config.adopt.enabled
+    assert not config.repair.enabled
+
+
+def test_every_key() -> None:
+    """Ends where it belongs."""
+    config = parse_config(
+        """
+        curve: kep
+        failurePolicy: ignore
+        resources: {enabled: false, failurePolicy: fail}
+        memoryQoS:
+          enabled: true
+          throttlingFactor: 0.8
+          protection: false
+          raiseAncestors: true
+          swap: 0
+          oomGroup: true
+        cpuBurst: {enabled: true, percent: 20}
+        cpuQoS: {enabled: true, level: BE, equivalent: weight}
+        memoryQoSLevel:
+          {enabled: true, level: LC, equivalent: false, throttlingFactor: 0.5}
+        unifiedAnnotations: {enabled: true, allowed: [pids.max]}
+        adopt: {enabled: true, atOnce: 5, perSecond: 1}
+        repair: {enabled: true, everySeconds: 5}
+        """,
+        "x",
+    )
+    base = config.engine.base
+    assert config.engine.curve is Curve.KEP
+    assert base.resources == (False, True)
+    assert base.memory_qos == MemoryQoSSettings(
+        enabled=True,
+        factor_ppm=800_000,
+        protection=False,
+        raise_ancestors=True,
+        swap="0",
+        oom_group=True,
+    )
+    assert base.cpu_burst == CPUBurstSettings(enabled=True, percent=20)
+    assert base.cpu_qos == CPUQoSSettings(
+        enabled=True, level=QoSLevel.BE, equivalent=Equivalent.WEIGHT
+    )
+    assert base.memory_qos_level == MemoryQoSLevelSettings(
+        enabled=True, level=QoSLevel.LC, equivalent=False, factor_ppm=500_000
+    )
+    assert base.unified_annotations.allowed == {"pids.max"}
+    assert base.failing == {"resources"}
+    assert (config.adopt.at_once, config.adopt.per_second) == (5, 1)
+    assert config.repair.every_seconds == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("curvy: kep", r"unknown field `curvy`"),
+        ("memoryQoS: {enabeld: true}", r"unknown field `enabeld` - at `\$.memoryQoS`"),
+        ("memoryQos: {}", r"unknown field `memoryQos`"),
+        (
+            "rules: [{match: {namespaces: a}}]",
+            r"unknown field `namespaces` - at `\$.rules\[0\].match`",
+        ),
+        (
+            "rules: [{match: {}}, {match: {}, cpuBurst: {percent: 200}}]",
+            r"<= 100 - at `\$.rules\[1\].cpuBurst.percent`",
+        ),
+        ("rules: [{match: {}, curve: kep}]", r"unknown field `curve` - at `\$.rules"),
+        ("rules: [{name: x}]", r"missing required field `match` - at `\$.rules\[0\]`"),
+        ("rules: {}", r"Expected `array`.* at `\$.rules`"),
+        ("curve: linear", r"'linear' .*`\$.curve`, expected auto or kep or quad"),
+        ("cpuQoS: {level: XX}", r"'XX' .*`\$.cpuQoS.level`, expected LC or HLS"),
+        ("cpuQoS: {equivalent: x}", r"equivalent`, expected idle or weight or none"),
+        ("memoryQoS: {failurePolicy: x}", r"failurePolicy`, expected ignore or fail"),
+        ("memoryQoS: {swap: none}", r"swap`, expected max or bytes"),
+        ("memoryQoS: {swap: -1}", r">= 0 - at `\$.memoryQoS.swap`"),
+        ("memoryQoS: {throttlingFactor: 0}", r"> 0.0 - at `\$.memoryQoS.thrott"),
+        ("memoryQoS: {throttlingFactor: 1.1}", r"<= 1.0 - at `\$.memoryQoS.thrott"),
+        ("memoryQoS: {throttlingFactor: .nan}", r"at `\$.memoryQoS.throttlingFactor`"),
+        ("memoryQoS: {throttlingFactor: .inf}", r"at `\$.memoryQoS.throttlingFactor`"),
+        ("memoryQoS: true", r"Expected `object`, got `bool` - at `\$.memoryQoS`"),
+        ("memoryQoS: {enabled: 1}", r"Expected `bool.*`\$.memoryQoS.enabled`"),
+        ("cpuBurst: {percent: 0}", r">= 1 - at `\$.cpuBurst.percent`"),
+        (
+            "cpuBurst: {percent: 1, microseconds: 1}",
+            r"cpuBurst: percent and microseconds, expected only one",
+        ),
+        (
+            "rules: [{match: {}, "
+            "unifiedAnnotations: {allowed: [pids.max, cgroup.kill]}}]",
+            r"rules\[0\].unifiedAnnotations.allowed\[1\]: 'cgroup.kill', expected one",
+        ),
+        ("rules: [{match: {namespace: []}}]", r"rules\[0\].match.namespace: \[\], exp"),
+        ("rules: [{match: {namespace: ''}}]", r"at `\$.rules\[0\].match.namespace`"),
+        (
+            "rules: [{match: {qosClass: best}}]",
+            r"qosClass`, expected Guaranteed or Burstable or BestEffort",
+        ),
+        ("rules: [{match: {labels: {a: 1}}}]", r"at `\$.rules\[0\].match.labels"),
+        ("adopt: {atOnce: -1}", r">= 0 - at `\$.adopt.atOnce`"),
+        ("repair: {everySeconds: 0}", r">= 1 - at `\$.repair.everySeconds`"),
+    ],
+)
+def test_a_mistake_is_told_with_its_path(text: str, message: str) -> None:
+    """In one line that begins with the file."""
+    with pytest.raises(ConfigError, match=message) as raised:
+        parse_config(text, "x.yaml")
+    assert str(raised.value).startswith("x.yaml: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_the_failure_policy_is_that_of_handlers_without_one() -> None:
+    """And a rule's is its own."""
+    config = parse_config(
+        """
+        failurePolicy: fail
+        memoryQoS: {failurePolicy: ignore}
+        rules:
+        - match: {}
+          cpuBurst: {failurePolicy: ignore}
+        """,
+        "x",
+    )
+    assert config.failure_policy is FailurePolicy.FAIL
+    every = {"resources", "cpuBurst", "cpuQoS", "memoryQoSLevel", "unifiedAnnotations"}
+    assert config.engine.base.failing == every
+    [rule] = config.engine.rules
+    assert rule.settings.failing == every - {"cpuBurst"}
+
+
+def test_a_rules_burst_takes_the_place_of_the_files() -> None:
+    """Either way of saying it replaces the other."""
+    config = parse_config(
+        "cpuBurst: {microseconds: 5}\nrules: [{match: {}, cpuBurst: {percent: 7}}]", "x"
+    )
+    assert config.engine.base.cpu_burst.microseconds == 5
+    [rule] = config.engine.rules
+    assert rule.settings.cpu_burst == CPUBurstSettings(percent=7)
+
+
+def test_null_switches_off_what_the_file_switched_on() -> None:
+    """A rule can take a factor away."""
+    config = parse_config(
+        "memoryQoS: {swap: max}\n"
+        "rules: [{match: {}, memoryQoS: {throttlingFactor: null, swap: null}}]",
+        "x",
+    )
+    assert config.engine.base.memory_qos.swap == "max"
+    [rule] = config.engine.rules
+    assert rule.settings.memory_qos.factor_ppm is None
+    assert rule.settings.memory_qos.swap is None
+
+
+def test_origins_name_the_place() -> None:
+    """So that a decision can say who set what."""
+    config = parse_config(
+        "cpuBurst: {percent: 5}\nrules: [{match: {}, memoryQoS: {swap: 0}}]", "x"
+    )
+    [rule] = config.engine.rules
+    assert config.engine.base.origin("cpuBurst.percent") == "cpuBurst.percent"
+    assert rule.settings.origin("cpuBurst.percent") == "cpuBurst.percent"
+    assert rule.settings.origin("memoryQoS.swap") == "rules[0].memoryQoS.swap"
+    assert Settings().origin("memoryQoS.swap") == "default"
+
+
+def test_the_example_is_valid() -> None:
+    """And shows every top-level key."""
+    example = DEPLOY / "config.example.yaml"
+    config = read_config(str(example))
+    assert len(config.engine.rules) >= 2
+    text = example.read_text(encoding="utf-8")
+    for field in msgspec.structs.fields(ConfigFile):
+        assert f"\n{field.encode_name}:" in text
+
+
+def test_the_schema_is_that_of_the_code() -> None:
+    """Whoever changes the one makes the other anew: see its own comment."""
+    schema = json.loads((DEPLOY / "config.schema.json").read_text(encoding="utf-8"))
+    made = msgspec.json.schema(ConfigFile)
+    assert {key: schema[key] for key in made} == json.loads(json.dumps(made))

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.needs import need
+
+from nriplugin.agent.config import Config, parse_config
+from nriplugin.cgroup.dbus import SYSTEM_BUS
+from nriplugin.cgroup.journal import STATE_DIR
+from nriplugin.cgroup.node import ENV_HOST_ROOT
+from nriplugin.cgroup.version import ROOT
+from nriplugin.cli.run import add_arguments
+from nriplugin.nri.launch import DEFAULT_SOCKET
+
+DIRECTORY = Path(__file__).parents[2] / "deploy/kubernetes"
+COMPONENTS = ("cgroup-writes", "systemd")
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def pod_of(daemonset: Any) -> Any:
+    return daemonset["spec"]["template"]["spec"]
+
+
+def container_of(daemonset: Any) -> Any:
+    (container,) = pod_of(daemonset)["containers"]
+    return container
+
+
+def mounts_of(daemonset: Any) -> dict[str, tuple[Any, bool]]:
+    """Return by mount point what of the node is there, and whether for writing."""
+    volumes = {volume["name"]: volume for volume in pod_of(daemonset)["volumes"]}
+    return {
+        mount["mountPath"]: (
+            volumes[mount["name"]].get("hostPath", {}).get("path"),
+            not mount.get("readOnly", False),
+        )
+        for mount in container_of(daemonset)["volumeMounts"]
+    }
+
+
+@pytest.fixture(scope="module")
+def daemonset() -> Any:
+    return read(DIRECTORY / "daemonset.yaml")
+
+
+def kustomized(tmp_path: Path, components: tuple[str, ...]) -> dict[str, Any]:
+    """Return what kustomize makes of it, by kind."""
+    if shutil.which("kubectl") is None:
+        need("kubectl", "it is not installed")
+    below = os.path.relpath(DIRECTORY, tmp_path)
+    overlay = {
+        "resources": [below],
+        "components": [f"{below}/components/{name}" for name in components],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    made = subprocess.run(
+        ["kubectl", "kustomize", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return {document["kind"]: document for document in yaml.safe_load_all(made.stdout)}
+
+
+def test_every_file_is_yaml_of_a_known_kind() -> None:
+    """And those that kustomize is told of are there."""
+    kinds = {str(p.relative_to(DIRECTORY)): read(p) for p in DIRECTORY.rglob("*.yaml")}
+    assert {name: document["kind"] for name, document in kinds.items()} == {
+        "configmap.yaml": "ConfigMap",
+        "daemonset.yaml": "DaemonSet",
+        "kustomization.yaml": "Kustomization",
+        **{f"components/{n}/kustomization.yaml": "Component" for n in COMPONENTS},
+    }
+    for name in kinds["kustomization.yaml"]["resources"]:
+        assert (DIRECTORY / name).is_file()
+
+
+def test_it_has_no_privilege_but_being_root(daemonset: Any) -> None:
+    """The directory of the socket is root's; nothing else takes any."""
+    pod, container = pod_of(daemonset), container_of(daemonset)
+    assert container["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for shared in ("hostNetwork", "hostPID", "hostIPC"):
+        assert shared not in pod
+    assert "ports" not in container
+
+
+def test_it_has_no_access_to_the_api(daemonset: Any) -> None:
+    """No token, and so nothing to take away."""
+    assert pod_of(daemonset)["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in pod_of(daemonset)
+
+
+def test_two_are_never_on_one_node(daemonset: Any) -> None:
+    """Both would set the same keys, and the runtime fails the container."""
+    strategy = daemonset["spec"]["updateStrategy"]
+    assert strategy["type"] == "RollingUpdate"
+    assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_it_is_on_every_node_and_stays_there(daemonset: Any) -> None:
+    """Whatever the taint; and it is not evicted before what it serves."""
+    pod = pod_of(daemonset)
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["terminationGracePeriodSeconds"] <= 10
+    resources = container_of(daemonset)["resources"]
+    assert set(resources["requests"]) == {"cpu", "memory"}
+    assert set(resources["limits"]) == {"memory"}
+
+
+def test_the_selector_finds_its_pods(daemonset: Any) -> None:
+    """Or the API server refuses it."""
+    labels = daemonset["spec"]["template"]["metadata"]["labels"]
+    assert daemonset["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_only_three_places_are_mounted_and_none_for_writing(daemonset: Any) -> None:
+    """The directory of the socket, our configuration, and the cgroups to read."""
+    assert mounts_of(daemonset) == {
+        os.path.dirname(DEFAULT_SOCKET): (os.path.dirname(DEFAULT_SOCKET), False),
+        "/etc/nriplugin": (None, False),
+        f"/host{ROOT}": (ROOT, False),
+    }
+
+
+def test_nothing_is_mounted_that_stays_behind(daemonset: Any) -> None:
+    """A socket or a subPath is the old one after a restart or a change."""
+    for mount in container_of(daemonset)["volumeMounts"]:
+        assert "subPath" not in mount
+    for volume in pod_of(daemonset)["volumes"]:
+        assert volume.get("hostPath", {"type": "Directory"})["type"] == "Directory"
+
+
+def test_the_command_is_one_that_we_have(daemonset: Any) -> None:
+    """With options that the parser knows, and paths that are mounted."""
+    container = container_of(daemonset)
+    program, command, *options = container["command"]
+    assert (program, command) == ("nriplugin", "run")
+    parser = argparse.ArgumentParser(allow_abbrev=False, exit_on_error=False)
+    add_arguments(parser)
+    args = parser.parse_args(options)
+    assert args.nri_socket == DEFAULT_SOCKET
+    assert os.path.dirname(args.config) in mounts_of(daemonset)
+    assert container["env"] == [{"name": ENV_HOST_ROOT, "value": "/host"}]
+
+
+def test_the_configuration_is_one_that_we_read(daemonset: Any) -> None:
+    """And with it everything is as without."""
+    configmap = read(DIRECTORY / "configmap.yaml")
+    (named,) = (v for v in pod_of(daemonset)["volumes"] if "configMap" in v)
+    assert named["configMap"]["name"] == configmap["metadata"]["name"]
+    ((name, text),) = configmap["data"].items()
+    assert f"--config=/etc/nriplugin/{name}" in container_of(daemonset)["command"]
+    assert parse_config(text, name) == Config()
+
+
+def test_kustomize_takes_it(tmp_path: Path, daemonset: Any) -> None:
+    """As it is, in one namespace."""
+    made = kustomized(tmp_path, ())
+    assert set(made) == {"ConfigMap", "DaemonSet"}
+    assert {one["metadata"].pop("namespace") for one in made.values()} == {
+        "kube-system"
+    }
+    assert made["DaemonSet"] == daemonset
+
+
+def test_writing_cgroups_is_a_component(tmp_path: Path, daemonset: Any) -> None:
+    """It adds the journal's place, and lifts one read-only; nothing else changes."""
+    made = kustomized(tmp_path, ("cgroup-writes",))["DaemonSet"]
+    assert mounts_of(made) == mounts_of(daemonset) | {
+        f"/host{ROOT}": (ROOT, True),
+        STATE_DIR: (STATE_DIR, True),
+    }
+    for key in ("securityContext", "command", "resources"):
+        assert container_of(made)[key] == container_of(daemonset)[key]
+
+
+def test_systemd_is_a_component(tmp_path: Path, daemonset: Any) -> None:
+    """The bus is where a detected node looks for it."""
+    made = kustomized(tmp_path, COMPONENTS)["DaemonSet"]
+    bus = os.path.dirname(SYSTEM_BUS)
+    assert mounts_of(made)[f"/host{bus}"] == (bus, False)
+    assert len(mounts_of(made)) == len(mounts_of(daemonset)) + 2

@@ -1,0 +1,71 @@
+"""Recognising the curve of a node's runtime."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nriplugin.convert import Curve
+from nriplugin.convert.curves import weight_of
+from nriplugin.engine.curve import Observation, recognise_curve
+
+
+@pytest.mark.parametrize(("weight", "curve"), [(39, Curve.KEP), (100, Curve.QUADRATIC)])
+def test_one_container_of_one_cpu_tells(weight: int, curve: Curve) -> None:
+    """1024 shares are 39 with an old runtime and 100 with a new one."""
+    found = recognise_curve([Observation(1024, weight)])
+    assert found.curve is curve
+    assert found.certain
+    assert found.evidence == (
+        "1 of 1 containers of this node, such as one with 1024 shares and weight "
+        f"{weight}"
+    )
+
+
+@given(
+    st.sampled_from(Curve),
+    st.lists(st.integers(1100, 100_000), min_size=1, max_size=20),
+)
+def test_every_curve_is_recognised(curve: Curve, shares: list[int]) -> None:
+    """From whatever containers it wrote."""
+    seen = [Observation(one, weight_of(one, curve)) for one in shares]
+    assert recognise_curve(seen).curve is curve
+
+
+def test_siblings_come_first() -> None:
+    """Weights compare siblings only, whatever the rest of the node has."""
+    seen = [
+        Observation(1024, 39, "a"),
+        *(Observation(1024, 100, "b") for _ in range(5)),
+    ]
+    assert recognise_curve(seen, "a").curve is Curve.KEP
+    assert recognise_curve(seen, "c").curve is Curve.QUADRATIC
+    assert recognise_curve(seen).curve is Curve.QUADRATIC
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [],
+        [Observation(1024, 39, made_by_us=True)],
+        [Observation(2, 1)],  # on every curve
+        [Observation(1024, 77)],  # on none
+        [Observation(0, 100)],
+    ],
+)
+def test_nothing_to_learn_from(seen: list[Observation]) -> None:
+    """Then what current runtimes do, and it is said to be a guess."""
+    found = recognise_curve(seen)
+    assert found.curve is Curve.QUADRATIC
+    assert not found.certain
+    assert "no container" in found.evidence
+
+
+def test_a_mixture_is_not_certain() -> None:
+    """The majority decides: somebody else may have written a few."""
+    seen = [Observation(1024, 39)] * 3 + [Observation(1024, 100)]
+    found = recognise_curve(seen)
+    assert found.curve is Curve.KEP
+    assert not found.certain
+    assert found.evidence.startswith("3 of 4 containers")

@@ -1,0 +1,327 @@
+"""memory.high, memory.min, memory.low, memory.swap.max, memory.oom.group."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from engine.cases import (
+    APP,
+    EVERYTHING_ON,
+    FILES,
+    GIB,
+    MIB,
+    NODE,
+    POD,
+    TYPICAL,
+    annotated,
+    config,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nriplugin.convert import UNLIMITED, Resources
+from nriplugin.engine.ancestors import Ancestor, effective_bytes, shortfalls
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.decision import Decision, Level, When
+from nriplugin.engine.memory import throttle_at
+from nriplugin.engine.model import Container, NodeFacts, Pod
+from nriplugin.engine.settings import Config, MemoryQoSSettings
+
+ON = MemoryQoSSettings(enabled=True)
+GUARANTEED = POD._replace(cgroup_parent="kubepods-pod7b0f.slice")
+BEST_EFFORT = POD._replace(cgroup_parent="/kubepods/besteffort/pod7b0f")
+
+
+def asking(request: int | None, limit: int | None = GIB, **more: Any) -> Container:
+    resources = Resources(memory_limit_bytes=limit)
+    return Container(
+        name="app", resources=resources, memory_request_bytes=request, **more
+    )
+
+
+def decided(
+    container: Container,
+    pod: Pod = POD,
+    facts: NodeFacts = NODE,
+    **settings: Any,
+) -> Decision:
+    return decide(pod, container, facts, config(memory_qos=ON._replace(**settings)))
+
+
+def left(decision: Decision) -> dict[str, str]:
+    return dict(decision.left)
+
+
+@pytest.mark.parametrize(
+    ("request_mib", "limit_mib", "factor", "high"),
+    [
+        (500, 1024, 0.9, 1_018_793_984),  # the kubelet's own example
+        (512, 1024, 0.9, 1_020_051_456),
+        (0, 1024, 0.9, 966_365_184),
+        (0, 1024, 1, 1 << 30),
+        (256, 1024, 0.5, 640 << 20),
+    ],
+)
+def test_memory_high(
+    request_mib: int, limit_mib: int, factor: float, high: int
+) -> None:
+    """request + factor * (limit - request), in whole pages."""
+    container = asking(request_mib * MIB, limit_mib * MIB)
+    decision = decided(container, factor_ppm=round(factor * 1e6))
+    assert decision.files["memory.high"] == str(high)
+    assert decision.why("memory.high").confidence == "exact"
+
+
+@given(
+    st.integers(0, 1 << 45),
+    st.integers(0, 1 << 45),
+    st.integers(1, 100),
+    st.sampled_from([4096, 16384, 65536]),
+)
+def test_the_arithmetic_is_the_kubelets(
+    request: int, limit: int, percent: int, page: int
+) -> None:
+    """Within a page, as the kubelet calculates with doubles."""
+    request = min(request, limit)
+    sum_bytes = math.floor(request + percent / 100 * (limit - request))
+    theirs = math.floor(sum_bytes / page) * page
+    ours = throttle_at(request, limit, percent * 10_000, page)
+    assert abs(ours - theirs) <= page
+    assert ours % page == 0
+    assert ours <= limit
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "limit"),
+    [(GIB, GIB), (GIB - 1, GIB), (0, 1000), (GIB, 4096)],
+)
+def test_no_room_is_no_memory_high(request_bytes: int, limit: int) -> None:
+    """Throttling at or below the request would stop what was promised."""
+    decision = decided(asking(request_bytes, limit))
+    assert "memory.high" not in decision.files
+    assert "no room" in left(decision)["memory.high"]
+
+
+@pytest.mark.parametrize("limit", [None, UNLIMITED])
+def test_without_a_limit_allocatable_counts(limit: Any) -> None:
+    """As for a BestEffort container."""
+    decision = decided(asking(0, limit), BEST_EFFORT)
+    assert decision.files["memory.high"] == str(54 * GIB)
+    assert "allocatable" in decision.why("memory.high").rule.text
+
+
+def test_nothing_is_made_up_about_the_node() -> None:
+    """Without a limit and without allocatable, there is nothing to throttle at."""
+    facts = replace(NODE, memory_allocatable_bytes=None)
+    decision = decided(asking(0, None), facts=facts)
+    assert "memory.high" not in decision.files
+    assert "not known" in left(decision)["memory.high"]
+
+
+@pytest.mark.parametrize("kernel", [None, (4, 19), (5, 4), (5, 8)])
+def test_never_memory_high_on_an_old_kernel(kernel: tuple[int, int] | None) -> None:
+    """Below 5.9 a throttled container can hang for ever; not known is not safe."""
+    decision = decided(asking(0), facts=replace(NODE, kernel=kernel))
+    assert "memory.high" not in decision.files
+    assert "5.9" in left(decision)["memory.high"]
+    raw = replace(EVERYTHING_ON, memory_qos=MemoryQoSSettings())
+    pod = POD._replace(annotations={"memory.high.cgroup2.nri.io": "409600"})
+    files = decide(pod, APP, replace(NODE, kernel=kernel), Config(base=raw)).files
+    assert "memory.high" not in files
+
+
+def test_the_first_kernel_that_is_safe() -> None:
+    """Is 5.9 itself."""
+    facts = replace(NODE, kernel=(5, 9))
+    assert "memory.high" in decided(asking(0), facts=facts).files
+
+
+@pytest.mark.parametrize(
+    ("pod", "file"), [(GUARANTEED, "memory.min"), (POD, "memory.low")]
+)
+def test_protection_goes_by_class(pod: Pod, file: str) -> None:
+    """A Guaranteed request is never reclaimed, a Burstable one last."""
+    files = decided(asking(512 * MIB), pod).files
+    assert files[file] == str(512 * MIB)
+    assert len({"memory.min", "memory.low"} & set(files)) == 1
+
+
+def test_best_effort_has_nothing_to_protect() -> None:
+    """And gets neither file."""
+    files = decided(asking(None), BEST_EFFORT).files
+    assert not {"memory.min", "memory.low"} & set(files)
+
+
+def test_protection_can_be_switched_off() -> None:
+    """As it is in the kubelet by default."""
+    files = decided(asking(MIB), protection=False).files
+    assert set(files) == {"memory.high", "memory.max"}
+
+
+def test_the_factor_can_be_switched_off() -> None:
+    """As it is in the kubelet since 1.37."""
+    files = decided(asking(MIB), factor_ppm=None).files
+    assert set(files) == {"memory.low", "memory.max"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "amount", "confidence", "source"),
+    [
+        (
+            annotated(memory_request="256Mi"),
+            asking(MIB, oom_score_adj=900),
+            256 * MIB,
+            "stated",
+            "annotation memory-request.cgroup2.nri.io",
+        ),
+        (
+            POD,
+            asking(MIB, oom_score_adj=900),
+            MIB,
+            "exact",
+            "the pod's resources",
+        ),
+        (
+            POD,
+            asking(None, 32 * GIB, oom_score_adj=900),
+            -(-64 * GIB // 10),
+            "estimate",
+            "oom_score_adj 900",
+        ),
+    ],
+)
+def test_where_the_request_comes_from(
+    pod: Pod, container: Container, amount: int, confidence: str, source: str
+) -> None:
+    """An annotation, else the pod's resources, else an estimate; and it is said."""
+    decision = decided(container, pod)
+    assert decision.files["memory.low"] == str(amount)
+    why = decision.why("memory.low")
+    assert why.confidence == confidence
+    assert source in why.source
+
+
+def test_a_guaranteed_request_is_its_limit() -> None:
+    """No estimate needed."""
+    decision = decided(asking(None, GIB, oom_score_adj=-997), GUARANTEED)
+    assert decision.files["memory.min"] == str(GIB)
+    assert decision.why("memory.min").confidence == "exact"
+    assert "memory.high" not in decision.files
+
+
+@pytest.mark.parametrize("score", [None, -997, -1000, 0, 2, 1000])
+def test_no_estimate_without_a_burstable_score(score: int | None) -> None:
+    """Nothing is protected and nothing throttled on a guess."""
+    pod = POD._replace(cgroup_parent="", qos_class="Burstable")
+    decision = decided(asking(None, oom_score_adj=score), pod)
+    assert set(decision.files) == {"memory.max"}
+
+
+def test_an_estimate_is_never_above_the_limit() -> None:
+    """However coarse it is on a large node."""
+    decision = decided(asking(None, MIB, oom_score_adj=3))
+    assert decision.files["memory.low"] == str(MIB)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "x", "-1", "2Gi", "9" * 200, "1e99", "512Mi\n", "../..", "１Gi", "0x10"],
+)
+def test_a_hostile_request_is_ignored(value: str) -> None:
+    """It is counted, and the next source is asked."""
+    decision = decided(asking(MIB), annotated(memory_request=value))
+    assert decision.files["memory.low"] == str(MIB)
+    assert sum(decision.refusals().values()) == 1
+
+
+@pytest.mark.parametrize("value", ["0", "1.1", "-1", "nan", "inf", "1e-3", "0.0", ""])
+def test_a_factor_out_of_range_is_ignored(value: str) -> None:
+    """The configured one stays."""
+    decision = decided(asking(0), annotated(memory_throttling_factor=value))
+    assert decision.files["memory.high"] == "966365184"
+    assert decision.refusals() == {("memoryQoS", "annotation"): 1}
+
+
+@pytest.mark.parametrize(("value", "high"), [("0.5", 512), ("1", 1024), (".25", 256)])
+def test_the_factor_of_an_annotation(value: str, high: int) -> None:
+    """Beats the configured one."""
+    decision = decided(asking(0), annotated(memory_throttling_factor=value))
+    assert decision.files["memory.high"] == str(high * MIB)
+    assert "annotation memory-throttling-factor" in decision.why("memory.high").source
+
+
+def test_a_pod_can_opt_out() -> None:
+    """Early throttling hurts some, and they know best."""
+    decision = decided(asking(MIB), annotated(memory_qos="off"), swap="0")
+    assert set(decision.files) == {"memory.max"}
+    assert "memoryQoS" in left(decision)
+
+
+def test_a_container_can_opt_out_alone() -> None:
+    """And back in, below a pod that is out."""
+    both = annotated(memory_qos="off").annotations
+    both = {**both, "memory-qos.cgroup2.nri.io/container.app": "on"}
+    pod = POD._replace(annotations=both)
+    assert "memory.high" in decided(asking(MIB), pod).files
+    other = asking(MIB)._replace(name="other")
+    assert "memory.high" not in decided(other, pod).files
+
+
+@pytest.mark.parametrize(
+    ("swap", "value"), [("0", "0"), ("max", "max"), ("4096", "4096")]
+)
+def test_swap_and_oom_group(swap: str, value: str) -> None:
+    """As configured, where the node has the files."""
+    decision = decided(asking(0), swap=swap, oom_group=False)
+    assert decision.files["memory.swap.max"] == value
+    assert decision.files["memory.oom.group"] == "0"
+    without = replace(NODE, files=FILES - {"memory.swap.max"})
+    decision = decided(asking(0), facts=without, swap=swap)
+    assert "memory.swap.max" not in decision.files
+    assert "no such file" in left(decision)["memory.swap.max"]
+
+
+def test_the_kubelets_own_values_win() -> None:
+    """It competes for our keys: since 1.37 it sends memory.high, and always swap."""
+    unified = {"memory.high": "max", "memory.swap.max": "0", "memory.low": "0"}
+    container = asking(MIB)._replace(resources=TYPICAL._replace(unified=unified))
+    decision = decided(container, swap="max")
+    assert not set(unified) & set(decision.files)
+
+
+def test_ancestors_are_raised_when_asked_for() -> None:
+    """Before the container has its own, as its part of a sum."""
+    decision = decided(asking(MIB), raise_ancestors=True)
+    [write] = decision.writes
+    assert (write.file, write.value) == ("memory.low", str(MIB))
+    assert (write.level, write.when) == (Level.ANCESTORS, When.BEFORE)
+    assert write.part
+    assert decided(asking(MIB)).writes == []
+
+
+def test_ancestors_without_an_executor_are_reported() -> None:
+    """The container's own value is sent all the same."""
+    facts = replace(NODE, writable=False)
+    decision = decided(asking(MIB), facts=facts, raise_ancestors=True)
+    assert decision.writes == []
+    assert "executor" in left(decision)["memory.low of the ancestors"]
+    assert decision.files["memory.low"] == str(MIB)
+
+
+def test_an_ancestor_with_less_than_its_children() -> None:
+    """Leaves their protection without effect, as far as it has too little."""
+    chain = [
+        Ancestor("/kubepods/burstable/pod1", "max", 3 * MIB),
+        Ancestor("/kubepods/burstable", str(2 * MIB), 4 * MIB),
+        Ancestor("/kubepods", "0", 4 * MIB),
+    ]
+    assert [(one.path, one.has_bytes) for one in shortfalls(chain)] == [
+        ("/kubepods/burstable", 2 * MIB),
+        ("/kubepods", 0),
+    ]
+    assert effective_bytes(MIB, chain) == 0
+    assert effective_bytes(MIB, chain[:2]) == MIB // 2
+    assert effective_bytes(MIB, chain[:1]) == MIB

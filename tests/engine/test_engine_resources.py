@@ -1,0 +1,165 @@
+"""The conversion alone, which is what a node without a configuration gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from engine.cases import APP, FILES, NODE, POD, TYPICAL, config
+
+from nriplugin.convert import UNLIMITED, Curve, Resources
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.decision import HandlerFailed, Reason
+from nriplugin.engine.model import CORE_FILES, NodeFacts
+from nriplugin.engine.settings import DEFAULT_CONFIG, Config, ResourcesSettings
+from nriplugin.engine.updating import decide_update
+
+
+def files_of(given: Resources, **options: Any) -> dict[str, str]:
+    container = APP._replace(resources=given)
+    facts = options.pop("facts", NodeFacts())
+    return decide(POD, container, facts, DEFAULT_CONFIG).files
+
+
+@pytest.mark.parametrize("facts", [NodeFacts(), NODE])
+def test_without_a_configuration_three_files_leave(facts: NodeFacts) -> None:
+    """Whatever the node has, and whatever else the container asks for."""
+    given = TYPICAL._replace(pids_limit=100, memory_reservation_bytes=1 << 20)
+    decision = decide(POD, APP._replace(resources=given), facts, DEFAULT_CONFIG)
+    assert decision.files == {
+        "cpu.weight": "59",
+        "cpu.max": "100000 100000",
+        "memory.max": str(1 << 30),
+    }
+    assert (decision.writes, decision.left, decision.refused) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        (Resources(), {}),
+        (Resources(shares=2), {"cpu.weight": "1"}),
+        (Resources(period_us=100_000), {"cpu.max": "max 100000"}),
+        (Resources(quota_us=UNLIMITED), {"cpu.max": "max 100000"}),
+        (Resources(memory_limit_bytes=UNLIMITED), {"memory.max": "max"}),
+        (Resources(memory_limit_bytes=4096), {"memory.max": "4096"}),
+    ],
+)
+def test_only_what_was_given_is_sent(given: Resources, files: dict[str, str]) -> None:
+    """Nothing given is nothing sent."""
+    assert files_of(given) == files
+
+
+@pytest.mark.parametrize("missing", sorted(CORE_FILES))
+def test_a_file_that_the_node_lacks_is_never_sent(missing: str) -> None:
+    """The runtime would fail the container; and it is said."""
+    facts = replace(NODE, files=FILES - {missing})
+    decision = decide(POD, APP, facts, DEFAULT_CONFIG)
+    assert set(decision.files) == CORE_FILES - {missing}
+    assert [left.what for left in decision.left] == [missing]
+
+
+def test_explicit_values_win() -> None:
+    """Whoever set a key meant it, and the decision says so."""
+    given = TYPICAL._replace(unified={"cpu.weight": "7", "memory.high": "4096"})
+    decision = decide(POD, APP._replace(resources=given), NODE, DEFAULT_CONFIG)
+    assert set(decision.files) == {"cpu.max", "memory.max"}
+    assert {left.what for left in decision.left} == {"cpu.weight", "memory.high"}
+
+
+def test_what_we_set_ourselves_is_nobodys_wish() -> None:
+    """A container that is seen again does not keep an old value of ours."""
+    given = TYPICAL._replace(unified={"cpu.weight": "7", "cpu.max": "5000 100000"})
+    container = APP._replace(resources=given, ours={"cpu.weight"})
+    files = decide(POD, container, NODE, DEFAULT_CONFIG).files
+    assert files == {"cpu.weight": "59", "memory.max": str(1 << 30)}
+
+
+def test_cgroup_v1_gets_nothing() -> None:
+    """A v2 value fails every container there."""
+    facts = replace(NODE, cgroup_version=1, cgroup_evidence="tmpfs")
+    for decision in (
+        decide(POD, APP, facts, DEFAULT_CONFIG),
+        decide_update(POD, APP, TYPICAL, facts, DEFAULT_CONFIG),
+    ):
+        assert decision.files == {}
+        assert decision.left == [("everything", "cgroup v1 (tmpfs)")]
+
+
+@pytest.mark.parametrize(
+    ("configured", "of_pod", "of_node", "weight"),
+    [
+        (Curve.KEP, Curve.PROPORTIONAL, Curve.QUADRATIC, "20"),
+        (None, Curve.PROPORTIONAL, Curve.KEP, "50"),
+        (None, None, Curve.KEP, "20"),
+        (None, None, Curve.QUADRATIC, "59"),
+    ],
+)
+def test_the_curve(
+    configured: Curve | None, of_pod: Curve | None, of_node: Curve, weight: str
+) -> None:
+    """The configured one, else the pod's own, else the node's."""
+    decision = decide(
+        POD._replace(curve=of_pod),
+        APP,
+        replace(NODE, curve=of_node),
+        Config(curve=configured),
+    )
+    assert decision.files["cpu.weight"] == weight
+
+
+BAD = APP._replace(resources=Resources(shares=1024, quota_us=5))
+
+
+def test_numbers_that_cannot_be_converted_change_nothing() -> None:
+    """All or nothing; the refusal is counted with its reason."""
+    decision = decide(POD, BAD, NODE, DEFAULT_CONFIG)
+    assert decision.files == {}
+    [refusal] = decision.refused
+    assert refusal.text.startswith("cpu.quota: 5, expected 1000")
+    assert decision.refusals() == {("resources", Reason.CONVERSION.value): 1}
+
+
+def test_a_handler_may_be_told_to_fail() -> None:
+    """Then the container does."""
+    failing = config(resources=ResourcesSettings(fail=True))
+    with pytest.raises(HandlerFailed, match=r"^resources: cpu\.quota: 5, expected"):
+        decide(POD, BAD, NODE, failing)
+
+
+def test_it_can_be_switched_off() -> None:
+    """Then there is nothing left that answers."""
+    off = config(resources=ResourcesSettings(enabled=False))
+    assert decide(POD, APP, NODE, off).files == {}
+
+
+def test_every_file_has_its_rule_and_source() -> None:
+    """Made by the code that decided."""
+    decision = decide(POD, APP, NODE, DEFAULT_CONFIG)
+    assert {file: decision.why(file).rule.fields for file in decision.files} == {
+        "cpu.weight": ("cpu.shares",),
+        "cpu.max": ("cpu.quota", "cpu.period"),
+        "memory.max": ("memory.limit",),
+    }
+    assert {decision.why(file).handler for file in decision.files} == {"resources"}
+
+
+def test_a_defect_of_ours_takes_no_other_handler_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others go on, and it is counted as what it is."""
+    from nriplugin.engine import deciding
+    from nriplugin.engine.settings import CPUBurstSettings
+
+    def broken(_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setitem(deciding._DECIDERS, "cpuBurst", broken)
+    chosen = config(cpu_burst=CPUBurstSettings(enabled=True))
+    decision = decide(POD, APP, NODE, chosen)
+    assert set(decision.files) == CORE_FILES
+    assert decision.refusals() == {("cpuBurst", "error"): 1}
+    failing = config(cpu_burst=CPUBurstSettings(enabled=True, fail=True))
+    with pytest.raises(HandlerFailed, match=r"cpuBurst: .*oops"):
+        decide(POD, APP, NODE, failing)

@@ -1,0 +1,316 @@
+"""Decisions about updates: what is asked for, what follows, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from engine.cases import (
+    APP,
+    EVERYTHING_ON,
+    GIB,
+    MIB,
+    NODE,
+    POD,
+    SUFFIX,
+    TYPICAL,
+    config,
+)
+
+from nriplugin.convert import UNLIMITED, Resources
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.decision import Decision, Level, When
+from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
+from nriplugin.engine.settings import (
+    DEFAULT_CONFIG,
+    Config,
+    CPUBurstSettings,
+    CPUQoSSettings,
+    QoSLevel,
+)
+from nriplugin.engine.updating import decide_update
+
+BURST = "cpu.max.burst"
+CRIO = replace(NODE, runtime="cri-o", runtime_version="1.35.2")
+
+
+def updated(
+    asked: Resources,
+    container: Container = APP,
+    facts: NodeFacts = NODE,
+    chosen: Config = DEFAULT_CONFIG,
+    pod: Pod = POD,
+    **use: Any,
+) -> Decision:
+    return decide_update(
+        pod, container, asked, facts, chosen, Use(**use) if use else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "files"),
+    [
+        (Resources(), {}),
+        (Resources(cpus="0-1"), {}),
+        (Resources(period_us=100_000), {}),  # alone, it must not lift a quota
+        (Resources(shares=1024), {"cpu.weight": "100"}),
+        (Resources(quota_us=5000), {"cpu.max": "5000 100000"}),
+        (Resources(memory_limit_bytes=MIB), {"memory.max": str(MIB)}),
+    ],
+)
+def test_only_what_is_asked_for(asked: Resources, files: dict[str, str]) -> None:
+    """Zero is "not given", so there is no file for it."""
+    assert updated(asked).files == files
+
+
+def test_explicit_values_of_the_request_win() -> None:
+    """Kubelet's own."""
+    asked = TYPICAL._replace(unified={"memory.max": "max"})
+    assert set(updated(asked).files) == CORE_FILES - {"memory.max"}
+
+
+def test_stored_values_count_if_they_are_not_ours() -> None:
+    """Runtimes keep what was once sent, and show it."""
+    stored = TYPICAL._replace(unified={"cpu.weight": "7", "cpu.max": "1000 1000"})
+    app = APP._replace(resources=stored)
+    assert set(updated(TYPICAL, app).files) == CORE_FILES
+    app = app._replace(ours=frozenset({"cpu.max"}))
+    assert set(updated(TYPICAL, app).files) == CORE_FILES - {"cpu.weight"}
+
+
+def test_a_resize_derives_anew() -> None:
+    """memory.high, memory.low and burst follow the new limits."""
+    app = APP._replace(memory_request_bytes=256 * MIB)
+    asked = Resources(quota_us=60_000, period_us=100_000, memory_limit_bytes=2 * GIB)
+    files = updated(asked, app, chosen=Config(base=EVERYTHING_ON)).files
+    factor_part = (2 * GIB - 256 * MIB) * 9 // 10
+    assert files == {
+        "cpu.max": "60000 100000",
+        BURST: "30000",
+        "memory.max": str(2 * GIB),
+        "memory.high": str((256 * MIB + factor_part) // 4096 * 4096),
+        "memory.low": str(256 * MIB),
+    }
+
+
+def test_a_cpuset_alone_derives_nothing() -> None:
+    """kubelet's CPU manager sends these all the time."""
+    decision = updated(Resources(cpus="0"), chosen=Config(base=EVERYTHING_ON))
+    assert (decision.files, decision.writes, decision.cleared) == ({}, [], ())
+
+
+def test_raw_annotations_keep_their_files() -> None:
+    """Set at creation, they are not overwritten by what a resize derives."""
+    pod = POD._replace(annotations={f"memory.high{SUFFIX}": "8192"})
+    app = APP._replace(memory_request_bytes=0)
+    asked = Resources(memory_limit_bytes=2 * GIB)
+    decision = updated(asked, app, pod=pod, chosen=Config(base=EVERYTHING_ON))
+    assert "memory.high" not in decision.files
+    assert decision.files["memory.max"] == str(2 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("old_limit", "old_swap", "value"),
+    [
+        (GIB, 2 * GIB, str(GIB)),
+        (GIB, UNLIMITED, "max"),
+        (GIB, GIB, None),  # what the runtime does anyway
+        (GIB, None, None),
+        (UNLIMITED, UNLIMITED, "max"),
+    ],
+)
+def test_swap_is_kept(old_limit: Any, old_swap: Any, value: str | None) -> None:
+    """Runtimes answer a new memory limit with memory and swap together at the limit."""
+    old = Resources(memory_limit_bytes=old_limit, memory_swap_bytes=old_swap)
+    app = APP._replace(resources=old)
+    files = updated(Resources(memory_limit_bytes=MIB), app).files
+    assert files.get("memory.swap.max") == value
+    assert "memory.swap.max" not in updated(Resources(shares=5), app).files
+
+
+@pytest.mark.parametrize("where", ["stored", "asked"])
+def test_explicit_swap_is_left_alone(where: str) -> None:
+    """The runtime writes it after its own."""
+    unified = {"memory.swap.max": "4096"}
+    old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
+    asked = Resources(memory_limit_bytes=MIB)
+    if where == "stored":
+        old = old._replace(unified=unified)
+    else:
+        asked = asked._replace(unified=unified)
+    files = updated(asked, APP._replace(resources=old)).files
+    assert "memory.swap.max" not in files
+
+
+def test_a_limit_below_use_is_said() -> None:
+    """It is kubelet's decision, but nobody should wonder."""
+    asked = Resources(memory_limit_bytes=MIB)
+    decision = updated(asked, memory_bytes=2 * MIB)
+    assert decision.files == {"memory.max": str(MIB)}
+    [warning] = decision.warnings
+    assert f"memory.max {MIB}: {2 * MIB} bytes are in use" in warning
+    assert updated(asked, memory_bytes=MIB).warnings == []
+    assert updated(asked).warnings == []
+
+
+def test_throttling_below_use_is_said() -> None:
+    """The container will be slowed down at once."""
+    app = APP._replace(memory_request_bytes=0)
+    asked = Resources(memory_limit_bytes=GIB)
+    chosen = Config(base=EVERYTHING_ON)
+    decision = updated(asked, app, chosen=chosen, memory_bytes=GIB - MIB)
+    assert [w.partition(" ")[0] for w in decision.warnings] == ["memory.high"]
+
+
+def bursting(
+    old_quota: int,
+    new_quota: int,
+    facts: NodeFacts = NODE,
+    stored: dict[str, str] | None = None,
+) -> Decision:
+    old = TYPICAL._replace(quota_us=old_quota, unified=stored or {})
+    chosen = config(cpu_burst=CPUBurstSettings(enabled=True, percent=80))
+    asked = Resources(quota_us=new_quota, period_us=100_000)
+    return updated(asked, APP._replace(resources=old), facts, chosen)
+
+
+def own_writes(decision: Decision) -> list[tuple[str, str, When]]:
+    return [
+        (write.file, write.value, write.when)
+        for write in decision.writes
+        if write.level is Level.CONTAINER
+    ]
+
+
+def test_a_small_change_of_quota_takes_one_answer() -> None:
+    """Both orders of writing are valid."""
+    for new in (90_000, 110_000):
+        decision = bursting(100_000, new)
+        assert decision.files[BURST] == str(new * 8 // 10)
+        assert own_writes(decision) == []
+
+
+def test_lowering_below_the_burst_lowers_the_burst_first() -> None:
+    """The kernel refuses the new quota otherwise, and with it the resize."""
+    decision = bursting(100_000, 50_000)
+    assert own_writes(decision) == [(BURST, "40000", When.BEFORE)]
+    assert decision.files[BURST] == "40000"
+
+
+def test_raising_above_the_old_quota_raises_the_burst_last() -> None:
+    """Until then, the old burst is what the answer says."""
+    decision = bursting(100_000, 200_000)
+    assert own_writes(decision) == [(BURST, "160000", When.AFTER)]
+    assert decision.files[BURST] == "80000"
+
+
+def test_without_an_executor_the_danger_is_said() -> None:
+    """The update may fail, and only kubelet's own numbers are to blame."""
+    facts = replace(NODE, writable=False)
+    decision = bursting(100_000, 50_000, facts)
+    assert decision.writes == []
+    [warning] = decision.warnings
+    assert "refuses the quota 50000 while cpu.max.burst is 80000" in warning
+
+
+def test_the_stored_burst_counts() -> None:
+    """It may be another than today's configuration gives."""
+    decision = bursting(100_000, 90_000, stored={BURST: "95000"})
+    assert own_writes(decision) == [(BURST, "72000", When.BEFORE)]
+
+
+def test_the_pods_burst_follows() -> None:
+    """Pod before container, as at creation."""
+    first = bursting(100_000, 50_000).writes[0]
+    assert (first.level, first.when) == (Level.POD, When.BEFORE)
+
+
+IDLE = config(cpu_qos=CPUQoSSettings(enabled=True, level=QoSLevel.BE))
+CLEARED = APP._replace(resources=TYPICAL._replace(shares=None))
+
+
+def test_an_idle_container_stays_idle() -> None:
+    """With shares cleared again, or the runtime writes a weight, which fails."""
+    decision = updated(Resources(shares=1024), CLEARED, chosen=IDLE)
+    assert decision.files == {"cpu.idle": "1"}
+    assert decision.cleared == ("cpu.shares",)
+
+
+def test_an_update_without_shares_leaves_an_idle_container_alone() -> None:
+    """There is nothing to clear."""
+    decision = updated(Resources(memory_limit_bytes=MIB), CLEARED, chosen=IDLE)
+    assert set(decision.files) == {"memory.max"}
+    assert decision.writes == []
+
+
+@pytest.mark.parametrize(
+    ("container", "facts"),
+    [
+        (APP, NODE),  # made without us: the runtime still has its shares
+        (APP, replace(NODE, oci_runtime="crun", driver="systemd")),
+    ],
+)
+def test_shares_that_the_runtime_kept(container: Container, facts: NodeFacts) -> None:
+    """Awake while the runtime writes its weight, idle again afterwards."""
+    decision = updated(Resources(shares=1024), container, facts, IDLE)
+    assert own_writes(decision) == [
+        ("cpu.idle", "0", When.BEFORE),
+        ("cpu.idle", "1", When.AFTER),
+    ]
+    assert not {"cpu.idle", "cpu.weight"} & set(decision.files)
+
+
+def test_crio_before_1_36_drops_unified() -> None:
+    """So the executor writes, after the fact."""
+    decision = updated(Resources(shares=1024), facts=CRIO)
+    assert decision.files == {}
+    assert own_writes(decision) == [("cpu.weight", "100", When.AFTER)]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "version", "dropped"),
+    [
+        ("cri-o", "1.30.0", True),
+        ("cri-o", "v1.35.9", True),
+        ("cri-o", "1.36.0", False),
+        ("cri-o", "1.36.0-dev", False),
+        ("cri-o", "2.0.0", False),
+        ("cri-o", "", True),
+        ("containerd", "1.7.0", False),
+        ("containerd", "v2.1.0", False),
+        ("", "", False),
+    ],
+)
+def test_runtimes_by_name_and_version(
+    runtime: str, version: str, dropped: bool
+) -> None:
+    """Only CRI-O up to 1.35 loses what an answer to an update says."""
+    facts = replace(NODE, runtime=runtime, runtime_version=version)
+    decision = updated(Resources(shares=1024), facts=facts)
+    assert (decision.files == {}) is dropped
+    created = decide(POD, APP, facts, DEFAULT_CONFIG)
+    assert set(created.files) == CORE_FILES
+
+
+def test_what_is_dropped_without_an_executor_is_said() -> None:
+    """Better than believing it was done."""
+    decision = updated(Resources(shares=1024), facts=replace(CRIO, writable=False))
+    assert (decision.files, decision.writes) == ({}, [])
+    assert "cri-o 1.35.2 drops unified" in dict(decision.left)["cpu.weight"]
+
+
+def test_dropped_files_are_written_once() -> None:
+    """What has its own time to be written is not written again."""
+    decision = bursting(100_000, 50_000, CRIO)
+    assert [file for file, _, _ in own_writes(decision)].count(BURST) == 1
+
+
+def test_switched_off_it_answers_nothing() -> None:
+    """Not even swap."""
+    from nriplugin.engine.settings import ResourcesSettings
+
+    off = config(resources=ResourcesSettings(enabled=False))
+    old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
+    asked = Resources(shares=5, memory_limit_bytes=MIB)
+    assert updated(asked, APP._replace(resources=old), chosen=off).files == {}
