@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from nodes.cache import directory, say
-from nodes.catalog import NODES
+from nodes.catalog import NODES, Node
 from nodes.machine import booted, build, qemu_command
 from nodes.shell import NodeError
 
@@ -31,9 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("list", help="the nodes there are")
     builder = commands.add_parser("build", help="build a node, or all of them")
-    builder.add_argument("nodes", nargs="*", choices=[[], *NODES], metavar="NAME")
+    builder.add_argument("nodes", nargs="*", type=_node, metavar="NAME")
     runner = commands.add_parser("run", help="boot, run a command, power off")
-    runner.add_argument("node", choices=NODES, metavar="NAME")
+    runner.add_argument("node", type=_node, metavar="NAME")
     runner.add_argument(
         "--with",
         dest="share",
@@ -46,9 +46,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     runner.add_argument("argv", nargs="+", metavar="-- COMMAND")
     shell = commands.add_parser("shell", help="boot and open a shell (exit: power off)")
-    shell.add_argument("node", choices=NODES, metavar="NAME")
+    shell.add_argument("node", type=_node, metavar="NAME")
     commands.add_parser("clean", help="remove everything that was built")
     return parser
+
+
+def _node(name: str) -> Node:
+    if name not in NODES:
+        raise argparse.ArgumentTypeError(
+            f"{name!r}, expected one of {', '.join(NODES)}"
+        )
+    return NODES[name]
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -59,8 +67,8 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    for name in args.nodes or NODES:
-        build(NODES[name])
+    for node in args.nodes or NODES.values():
+        build(node)
     return 0
 
 
@@ -68,12 +76,12 @@ def _run(args: argparse.Namespace) -> int:
     def show(stream: str, text: str) -> None:
         print(text, end="", file=getattr(sys, stream), flush=True)
 
-    with booted(NODES[args.node], args.share, args.limit) as machine:
+    with booted(args.node, args.share, args.limit) as machine:
         return machine.run(*args.argv, timeout_s=args.limit, show=show).code
 
 
 def _shell(args: argparse.Namespace) -> int:
-    disks = build(NODES[args.node])
+    disks = build(args.node)
     say("booting; leave with 'exit', or with Ctrl-A X if it hangs")
     argv = qemu_command(disks, "-serial", "mon:stdio", append="node.shell")
     return subprocess.run(argv, check=False).returncode

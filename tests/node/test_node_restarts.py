@@ -105,7 +105,7 @@ def test_plugin_coming_and_going_under_load(
 ) -> None:
     """Killed or stopped at any moment, the plugin takes no container with it."""
     with creating(kubelet, pod, RESOURCES) as load:
-        for number in (signal.SIGKILL, signal.SIGTERM) * 3:
+        for number in (signal.SIGKILL, signal.SIGTERM) * 2:
             plugin = Plugin(node)
             plugin.wait_for("synchronized:")
             load.wait_for(load.count() + 1)

@@ -53,12 +53,12 @@ PODS = {
     "besteffort": _pod("besteffort", one=({}, {}), other=({}, {})),
 }
 
-# Which pods run under which OCI runtime. crun gets the one with the most in it.
+# Which pods run under which OCI runtime.
 CASES = [
     ("guaranteed", "runc"),
     ("burstable", "runc"),
     ("besteffort", "runc"),
-    ("burstable", "crun"),
+    ("guaranteed", "crun"),
 ]
 
 
