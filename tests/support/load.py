@@ -30,7 +30,7 @@ while True:
         json.dump(config, file)
     done = crictl("create", "--no-pull", pod_id, "/tmp/load.json", pod)
     name = done.stdout.strip()
-    unified = done.returncode == 0 and "unified" in crictl("inspect", name).stdout
+    unified = done.returncode == 0 and "cpu.weight" in crictl("inspect", name).stdout
     print(json.dumps([done.returncode, unified, done.stderr]), flush=True)
     if done.returncode == 0:
         crictl("rm", "-f", name)
