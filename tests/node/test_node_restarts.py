@@ -5,6 +5,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from nodes.payload import NEXT_VERSION
 from support.bed import on_nodes
 from support.load import creating
 from support.plugins import Plugin, running
@@ -21,7 +22,6 @@ pytestmark = [
 ]
 
 RESOURCES = {"cpu_shares": 2048, "cpu_quota": 30_000, "cpu_period": 100_000}
-OURS = "999"
 
 
 @pytest.fixture
@@ -88,12 +88,12 @@ def test_upgrade_under_load(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
         load.wait_for(2)
         node.check(
             *("/opt/nriplugin/bin/pip", "-q", "install", "--no-index", "--no-deps"),
-            *("--find-links", "/node/wheels", f"nriplugin=={OURS}"),
+            *("--find-links", "/node/wheels", f"nriplugin=={NEXT_VERSION}"),
         )
         plugin.end()
         with running(node):
             load.wait_for(load.count() + 3)
-            assert f"nriplugin {OURS}" in node.check("nriplugin", "version")
+            assert f"nriplugin {NEXT_VERSION}" in node.check("nriplugin", "version")
         results = load.results()
     assert [result for result in results if result.code != 0] == []
     assert results[0].unified
