@@ -23,8 +23,8 @@ from nriplugin.nri import Plugin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nriplugin.agent.config import Config
     from nriplugin.cgroup.version import Version
+    from nriplugin.config import Config
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class ResourcesPlugin(Plugin):
     def configure(self, request: nri.ConfigureRequest) -> None:
         """Take the configuration that a launching runtime hands over."""
         if request.config:
-            from nriplugin.agent.config import parse_config
+            from nriplugin.config import parse_config
 
             self.apply(parse_config(request.config, "configuration from the runtime"))
         _log.info(

@@ -78,6 +78,11 @@ class Node:
         """
         return Tree(self.open_files(), self.version.number)
 
+    def writable(self) -> bool:
+        """Say whether the mount and our rights allow writing at all."""
+        path = f"{self.cgroup_root}{self.layout.kubepods()}"
+        return os.access(path if os.path.isdir(path) else self.cgroup_root, os.W_OK)
+
     def writer(self) -> Writer | None:
         """Return who has to be asked before a file is written, if anybody."""
         if self.plain or self.driver.driver is not Driver.SYSTEMD:

@@ -120,6 +120,36 @@ def oci_cgroups_path(
     return container_path(pod, container_id, driver, runtime)
 
 
+def cgroup_of(cgroups_path: str) -> str | None:
+    """Return the directory of a container from `linux.cgroupsPath` of its OCI spec.
+
+    None for what is neither a path nor SLICE:PREFIX:ID.
+    """
+    if cgroups_path.startswith("/"):
+        return cgroups_path.rstrip("/") or None
+    slice_, colon, rest = cgroups_path.partition(":")
+    prefix, _, name = rest.partition(":")
+    if not (colon and name) or "/" in rest:
+        return None
+    try:
+        return f"{expand_slice(slice_)}/{prefix}-{name}{SCOPE}"
+    except ConfigError:
+        return None
+
+
+def cgroup_of_parent(cgroup_parent: str) -> str | None:
+    """Return the directory of a pod from the `cgroup_parent` that kubelet gives.
+
+    A path, or with systemd the name of a slice; None for what is neither.
+    """
+    if cgroup_parent.startswith("/"):
+        return cgroup_parent.rstrip("/") or None
+    try:
+        return expand_slice(cgroup_parent)
+    except ConfigError:
+        return None
+
+
 def _check(components: Sequence[str]) -> None:
     """Refuse what the kubelet refuses, and what would lead elsewhere.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.agent.config import read_config
+from nriplugin.config import read_config
 from nriplugin.convert.curves import AUTO
 from nriplugin.engine.settings import HANDLERS
 

@@ -73,7 +73,7 @@ def main(args: argparse.Namespace) -> int:
     """Explain every pod of every file; nothing is printed if one of them is wrong."""
     config = DEFAULT_CONFIG
     if args.config is not None:
-        from nriplugin.agent.config import read_config
+        from nriplugin.config import read_config
 
         config = read_config(args.config).engine
     if args.curve is not None:

@@ -62,8 +62,8 @@ def main(args: argparse.Namespace) -> int:
     plugin = ResourcesPlugin(detect_version(os.environ))
     reloading: AbstractContextManager[None] = nullcontext()
     if args.config is not None:
-        from nriplugin.agent.config import read_config
         from nriplugin.agent.reload import ConfigWatch, watching
+        from nriplugin.config import read_config
 
         watch = ConfigWatch(args.config, read_config, plugin.apply)
         plugin.apply(watch.initial())

@@ -21,7 +21,8 @@ class Observation(NamedTuple):
     shares: int
     weight: int
     pod_uid: str = ""
-    made_by_us: bool = False  # then its weight is our own, and proves nothing
+    # Whether its weight is our own, and proves nothing; None is "not known".
+    made_by_us: bool | None = False
 
 
 class Recognised(NamedTuple):
@@ -38,12 +39,16 @@ def recognise_curve(
     """Return the curve of a pod's own containers, else of the node's, else quadratic.
 
     Weights compare siblings only, so a pod's own containers count before all others.
+    One that may be ours and is quadratic may follow our own fallback, so it counts only
+    where nothing else does.
     """
-    telling = [
-        observation
-        for observation in observations
-        if not observation.made_by_us and _tells(observation)
+    told = [one for one in observations if not one.made_by_us and _tells(one)]
+    doubtful = [
+        one
+        for one in told
+        if one.made_by_us is None and Curve.QUADRATIC in _fitting(one)
     ]
+    telling = [one for one in told if one not in doubtful] or told
     if pod_uid is not None:
         siblings = [one for one in telling if one.pod_uid == pod_uid]
         if siblings:

@@ -15,7 +15,8 @@
 
 from __future__ import annotations
 
-from nriplugin.nri.plugin import FailurePolicy, Plugin
+from nriplugin.nri.plugin import Plugin
 from nriplugin.nri.runner import Runner, run
+from nriplugin.policy import FailurePolicy
 
 __all__ = ["FailurePolicy", "Plugin", "Runner", "run"]

@@ -8,11 +8,11 @@ return. Everything slow belongs on a thread of yours, which may call `enqueue_up
 
 from __future__ import annotations
 
-from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from nriplugin.nri.methods import METHODS
+from nriplugin.policy import FailurePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,13 +25,6 @@ if TYPE_CHECKING:
 
     UpdateDone = Callable[[NRIPluginError | None], None]
     UpdateSender = Callable[[Sequence[nri.ContainerUpdate], UpdateDone | None], None]
-
-
-class FailurePolicy(StrEnum):
-    """What a handler's exception or lateness means for the request."""
-
-    IGNORE = "ignore"  # an empty answer: the container starts as if we were not there
-    FAIL = "fail"  # an error status: the request fails, and kubelet tries again
 
 
 class Plugin:

@@ -29,12 +29,13 @@ from nriplugin.nri.methods import (
     RUNTIME_CONNECTION,
     RUNTIME_SERVICE,
 )
-from nriplugin.nri.plugin import FailurePolicy, subscription
+from nriplugin.nri.plugin import subscription
 from nriplugin.nri.releases import NRI_VERSION, release_of, valid_mask
 from nriplugin.nri.standin import Deferred, StandIn
 from nriplugin.nri.trunk import Trunk
 from nriplugin.nri.updates import UpdateQueue
 from nriplugin.nri.watchdog import NO_DEADLINE, Watchdog
+from nriplugin.policy import FailurePolicy
 from nriplugin.wire.single import write_reply
 from nriplugin.wire.ttrpc import UNDECODABLE, Call, Code, Refusal
 

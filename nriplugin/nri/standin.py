@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
 from nriplugin.nri.dispatch import is_event, unknown
-from nriplugin.nri.plugin import FailurePolicy
+from nriplugin.policy import FailurePolicy
 from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal
 
 if TYPE_CHECKING:

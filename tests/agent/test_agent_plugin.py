@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import pytest
 from support.harness import connected, container, pod
 
-from nriplugin.agent.config import parse_config, read_config
 from nriplugin.agent.demo import play
 from nriplugin.agent.plugin import ResourcesPlugin
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
+from nriplugin.config import parse_config, read_config
 from nriplugin.errors import ConfigError
 from nriplugin.nri import FailurePolicy
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nriplugin.agent.config import Config, read_config
 from nriplugin.agent.reload import ConfigWatch, Wake, reloading_on_sighup
+from nriplugin.config import Config, read_config
 from nriplugin.errors import ConfigError
 from nriplugin.nri import FailurePolicy
 

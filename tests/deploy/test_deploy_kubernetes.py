@@ -11,12 +11,12 @@ import pytest
 import yaml
 from support.needs import need
 
-from nriplugin.agent.config import Config, parse_config
 from nriplugin.cgroup.dbus import SYSTEM_BUS
 from nriplugin.cgroup.journal import STATE_DIR
 from nriplugin.cgroup.node import ENV_HOST_ROOT
 from nriplugin.cgroup.version import ROOT
 from nriplugin.cli.run import add_arguments
+from nriplugin.config import Config, parse_config
 from nriplugin.nri.launch import DEFAULT_SOCKET
 
 DIRECTORY = Path(__file__).parents[2] / "deploy/kubernetes"

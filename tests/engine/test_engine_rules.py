@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from engine.cases import APP, NODE, POD
 
-from nriplugin.agent.config import parse_config
+from nriplugin.config import parse_config
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.rules import compile_patterns
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nriplugin.agent.config import Config, parse_config, read_config
-from nriplugin.agent.config_file import ConfigFile
+from nriplugin.config import Config, parse_config, read_config
+from nriplugin.config.file import ConfigFile
 from nriplugin.convert import Curve
 from nriplugin.engine.settings import (
     DEFAULT_CONFIG,

@@ -15,7 +15,7 @@ from nriplugin.convert.kernel import MAX_QUOTA_US
 
 # Not for type checkers alone: msgspec reads the annotations.
 from nriplugin.engine.settings import Equivalent, QoSLevel  # noqa: TC001
-from nriplugin.nri import FailurePolicy
+from nriplugin.policy import FailurePolicy
 
 Factor: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
 Names: TypeAlias = Annotated[str, Meta(min_length=1)] | list[str]

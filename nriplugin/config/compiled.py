@@ -1,8 +1,4 @@
-"""The configuration: strict YAML from a file or from the runtime, made ready for use.
-
-Imported only when there is a configuration: a node without one does not pay for the
-YAML reader.
-"""
+"""From the text of a configuration to what the engine follows, or one clear error."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from nriplugin.agent.config_file import (
+from nriplugin.config.file import (
     AdoptSection,
     ConfigFile,
     Handlers,
@@ -27,7 +23,7 @@ from nriplugin.engine import settings as engine
 from nriplugin.engine.rawfiles import ALLOWABLE
 from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
 from nriplugin.errors import ConfigError
-from nriplugin.nri import FailurePolicy
+from nriplugin.policy import FailurePolicy
 
 if TYPE_CHECKING:
     from nriplugin.engine.rules import Pattern

@@ -1,0 +1,74 @@
+"""Looks at the cgroups of containers: what they use, and what the runtime wrote."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.places import identify
+from nriplugin.cgroup.registry import Type
+from nriplugin.engine.curve import Observation
+from nriplugin.engine.model import Use
+from nriplugin.errors import CgroupError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nriplugin.cgroup.tree import Tree
+
+
+def memory_use(tree: Tree, cgroup: str) -> Use:
+    """Return what a container uses; nothing if that cannot be read."""
+    try:
+        return Use(int(tree.get(Type.MEMORY_USAGE, cgroup)))
+    except CgroupError:
+        return Use()
+
+
+def held(tree: Tree, cgroup: str, file: str) -> str | None:
+    """Return what a v2 file holds, or None if it cannot be read."""
+    try:
+        return tree.files.read(f"{cgroup}/{file}").strip()
+    except CgroupError:
+        return None
+
+
+def container_cgroup(tree: Tree, pod: str, container_id: str) -> str | None:
+    """Return the cgroup of a container, whatever its runtime calls it.
+
+    For doors that are told no path. CRI-O's monitor has the ID in its name, too.
+    """
+    try:
+        names = tree.children(pod)
+    except CgroupError:
+        return None
+    for name in names:
+        if container_id in name and "conmon" not in name:
+            return f"{pod}/{name}"
+    return None
+
+
+def observe(
+    tree: Tree,
+    cgroup: str,
+    shares: int | None,
+    unified: Mapping[str, str],
+    *,
+    shows_unified: bool,
+) -> Observation | None:
+    """Return what a container tells about the runtime's curve, if anything.
+
+    Args:
+        tree: where its cgroup is.
+        cgroup: its cgroup.
+        shares: what it was made with.
+        unified: cgroup v2 values that it was made with: a weight is somebody's wish.
+        shows_unified: whether the runtime tells of those; else it may have any.
+    """
+    if not shares:
+        return None
+    weight = held(tree, cgroup, "cpu.weight")
+    place = identify(cgroup)
+    if weight is None or not weight.isdecimal() or place is None:
+        return None
+    made_by_us = None if not shows_unified else "cpu.weight" in unified
+    return Observation(shares, int(weight), place.pod_uid or "", made_by_us)

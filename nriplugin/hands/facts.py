@@ -1,0 +1,80 @@
+"""What the engine has to know about this node, looked up once.
+
+A file that is not known to be there is never sent, so whatever cannot be found out
+leaves the facts at what is true everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.registry import Type
+from nriplugin.engine.model import CORE_FILES, NodeFacts
+from nriplugin.engine.rawfiles import ALLOWABLE
+from nriplugin.engine.runtimes import parse_version
+from nriplugin.errors import CgroupError
+
+if TYPE_CHECKING:
+    from nriplugin.cgroup.node import Node
+    from nriplugin.cgroup.tree import Tree
+
+# Everything that any handler may send.
+_WANTED = CORE_FILES | ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
+
+_MEMINFO = "/proc/meminfo"
+
+
+def node_facts(node: Node, tree: Tree | None) -> NodeFacts:
+    """Return the facts, as far as they can be had; without a tree, those without one.
+
+    `writable` says what the mount allows; whether there is anybody to write is for the
+    caller to decide.
+    """
+    version = node.version
+    kubepods = node.layout.kubepods()
+    files = None if tree is None else container_files(tree, kubepods)
+    capacity = _memory_capacity()
+    return NodeFacts(
+        cgroup_version=version.number,
+        cgroup_evidence=version.evidence,
+        driver=node.driver.driver,
+        files=CORE_FILES if files is None else files,
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        memory_capacity_bytes=capacity,
+        memory_allocatable_bytes=_allocatable(tree, kubepods) or capacity,
+        kernel=parse_version(os.uname().release),
+        writable=tree is not None and version.number == 2 and node.writable(),
+    )
+
+
+def container_files(tree: Tree, cgroup: str) -> frozenset[str] | None:
+    """Return the files that a container below a cgroup will have; None: no telling.
+
+    Asked of the cgroup itself: what its controllers give it, they give to those below.
+    """
+    if tree.version != 2 or not tree.files.exists(f"{cgroup}/cgroup.procs"):
+        return None
+    return frozenset(f for f in _WANTED if tree.files.exists(f"{cgroup}/{f}"))
+
+
+def _allocatable(tree: Tree | None, kubepods: str) -> int | None:
+    """Return what kubelet lets all pods use together: its limit on their cgroup."""
+    if tree is None:
+        return None
+    try:
+        limit = int(tree.get(Type.MEMORY_LIMIT, kubepods))
+    except CgroupError:
+        return None
+    return limit if limit > 0 else None
+
+
+def _memory_capacity() -> int | None:
+    try:
+        with open(_MEMINFO, encoding="ascii") as file:
+            name, amount, unit = file.readline().split()
+    except (OSError, ValueError):
+        return None
+    if (name, unit) != ("MemTotal:", "kB") or not amount.isdecimal():
+        return None
+    return int(amount) * 1024

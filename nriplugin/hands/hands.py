@@ -1,0 +1,171 @@
+"""Carries out what the engine decided and no door carries: writes to cgroups.
+
+A write at the level of a pod or above may be one container's part of a sum. The others'
+parts are read from their cgroups, so nothing has to be remembered: a restart, or a hook
+that lives for a moment, comes to the same sum.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.contents import Content
+from nriplugin.cgroup.executor import Executor
+from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.places import identify
+from nriplugin.cgroup.registry import Resource, Type
+from nriplugin.cgroup.updates import Update
+from nriplugin.engine.decision import Level
+from nriplugin.engine.rawfiles import ALLOWABLE
+from nriplugin.errors import CgroupError
+from nriplugin.hands.eyes import held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Self
+
+    from nriplugin.cgroup.node import Node
+    from nriplugin.cgroup.tree import Tree
+    from nriplugin.cgroup.updates import Outcome
+    from nriplugin.engine.decision import Write
+
+ORIGIN = "nriplugin"
+
+# cgroup v2 files whose type has another name.
+_TYPES = {
+    "cpu.max.burst": Type.CPU_BURST,
+    "memory.max": Type.MEMORY_LIMIT,
+}
+_BURST = "cpu.max.burst"
+
+
+class Hands:
+    """Writes to the cgroups of one node, below kubepods and nowhere else."""
+
+    def __init__(
+        self, tree: Tree, executor: Executor, journal: Journal | None = None
+    ) -> None:
+        """Write through an executor of that tree; the journal is closed with us."""
+        self.tree = tree
+        self._executor = executor
+        self._journal = journal
+        for file in ALLOWABLE:
+            add_raw(tree, file)
+
+    @classmethod
+    def of(cls, node: Node, tree: Tree, state_dir: str | None = None) -> Self:
+        """Get ready to write on a node.
+
+        Raises:
+            JournalError: the journal cannot be opened.
+        """
+        directory = state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR
+        journal = None if node.plain and state_dir is None else Journal(directory)
+        executor = Executor(tree, journal=journal, writer=node.writer())
+        return cls(tree, executor, journal)
+
+    def close(self) -> None:
+        """Close the journal; the tree is the caller's."""
+        if self._journal is not None:
+            self._journal.close()
+
+    def carry_out(
+        self, writes: Iterable[Write], pod: str, container: str | None = None
+    ) -> list[Outcome]:
+        """Do a decision's writes in their order.
+
+        Args:
+            writes: those whose time has come.
+            pod: the cgroup of the container's pod.
+            container: the container's own; None as long as there is none, and then
+                what is for it is left out.
+        """
+        place = identify(pod)
+        if place is None or place.pod_uid is None:
+            return []
+        updates: list[Update] = []
+        for write in writes:
+            if write.level is Level.POD:
+                updates += self._for_pod(write, pod, container)
+            elif write.level is Level.ANCESTORS:
+                updates += self._for_ancestors(write, pod, container)
+            elif container is not None:
+                updates += updates_of(write.file, write.value, container)
+        return self._executor.update_batch(updates) if updates else []
+
+    def put(self, files: Mapping[str, str], cgroup: str) -> list[Outcome]:
+        """Write files of a container; those that hold their value are left alone."""
+        place = identify(cgroup)
+        if place is None or place.container_id is None:
+            return []
+        updates = [
+            u for f, value in files.items() for u in updates_of(f, value, cgroup)
+        ]
+        return self._executor.update_batch(updates) if updates else []
+
+    def forget(self, cgroup: str) -> None:
+        """Drop what is remembered of a container that is gone."""
+        self._executor.forget(cgroup)
+
+    def _for_pod(
+        self, write: Write, pod: str, container: str | None
+    ) -> Iterator[Update]:
+        if not write.part:
+            yield from updates_of(write.file, write.value, pod)
+            return
+        total = int(write.value) + self._sum_below(pod, write.file, but=container)
+        if write.file == _BURST:
+            quota = (held(self.tree, pod, "cpu.max") or "max").split()[0]
+            if quota == "max":
+                return  # nothing holds the pod back, so there is nothing to burst above
+            total = min(total, int(quota))
+        yield from updates_of(write.file, str(total), pod)
+
+    def _for_ancestors(
+        self, write: Write, pod: str, container: str | None
+    ) -> Iterator[Update]:
+        """Raise the pod and all above, as far as children need it; never lower one."""
+        child, parent, wanted = container, pod, int(write.value)
+        while identify(parent) is not None:
+            has = held(self.tree, parent, write.file)
+            if has is None or has == "max":
+                return
+            wanted += self._sum_below(parent, write.file, but=child)
+            wanted = max(wanted, int(has))
+            if wanted > int(has):
+                yield from updates_of(write.file, str(wanted), parent)
+            child, parent = parent, parent.rpartition("/")[0]
+
+    def _sum_below(self, cgroup: str, file: str, but: str | None) -> int:
+        """Return what the other children of a cgroup have together."""
+        total = 0
+        try:
+            names = self.tree.children(cgroup)
+        except CgroupError:
+            return 0
+        for name in names:
+            child = f"{cgroup}/{name}"
+            if child != but and (has := held(self.tree, child, file)) is not None:
+                total += int(has) if has.isdecimal() else 0
+        return total
+
+
+def updates_of(file: str, value: str, cgroup: str) -> Iterator[Update]:
+    """Return what sets a v2 file: cpu.max holds two types, every other file one."""
+    if file == "cpu.max":
+        quota, _, period = value.partition(" ")
+        yield Update(Type.CPU_QUOTA, cgroup, quota, origin=ORIGIN)
+        if period:
+            yield Update(Type.CPU_PERIOD, cgroup, period, origin=ORIGIN)
+    else:
+        yield Update(_TYPES.get(file, file), cgroup, value, origin=ORIGIN)
+
+
+def add_raw(tree: Tree, file: str) -> None:
+    """Let a file that has no type be written as it is; the engine has checked it."""
+    known = {resource.file for resource in tree.registry}
+    if tree.version == 2 and file not in known:
+        raw = Content(str.strip, str, expected="text")
+        controller = file.partition(".")[0]
+        tree.registry.add(Resource.of(2, controller, file, raw, type=file))
