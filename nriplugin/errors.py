@@ -45,6 +45,10 @@ class ConfigError(NRIPluginError):
     """A mistake of the user's, in one line: field, value, what was expected."""
 
 
+class RequestFails(NRIPluginError):
+    """A request that is to fail, because the user wants it so: never "ignore" this."""
+
+
 class ConversionError(NRIPluginError):
     """A resource that has no valid cgroup v2 value."""
 

@@ -11,7 +11,7 @@ from struct import Struct
 
 from google.protobuf.message import DecodeError
 
-from nriplugin.agent.plugin import ResourcesPlugin
+from nriplugin.agent.plugin import NodePlugin
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.dispatch import bind, drop_harmful
 
@@ -20,7 +20,7 @@ logging.disable()
 # Only those that are parsed: the plugin handles them.
 _HANDLERS = [
     (rpc, handler)
-    for rpc, handler in sorted(bind(ResourcesPlugin()).items())
+    for rpc, handler in sorted(bind(NodePlugin()).items())
     if handler.parse(b"") is not None
 ]
 _NUMBER = {rpc: number for number, (rpc, _) in enumerate(_HANDLERS)}

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nriplugin.agent.plugin import ResourcesPlugin
+from nriplugin.agent.plugin import NodePlugin
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.convert import convert
 from nriplugin.convert.sources import from_nri
@@ -117,7 +117,7 @@ def _play(runtime: Runtime) -> Iterator[Step]:
 @contextmanager
 def _plugin(path: str) -> Iterator[None]:
     """The plugin on a thread of its own, stopped at the end."""
-    runner = Runner(ResourcesPlugin(), launch_from({}, socket_path=path))
+    runner = Runner(NodePlugin(), launch_from({}, socket_path=path))
     thread = threading.Thread(target=runner.run, name="nriplugin")
     thread.start()
     try:

@@ -1,135 +1,310 @@
-"""The NRI plugin: v1-style resources in, cgroup v2 files out.
+"""The NRI plugin: v1-style resources in, cgroup v2 files out, by the engine's decision.
 
-Only `unified` keys leave. A `memory.limit` in an adjustment would silently set the
-swap limit too, and a `unified` key that a container already has is somebody's
-explicit wish, so it wins.
+It answers from what the request and the plan say, and touches no file: what has to be
+written beside the runtime is for `WritingPlugin`.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nriplugin.agent.answers import adjustment, files_update, whole_update
+from nriplugin.agent.inventory import Inventory, Known
+from nriplugin.agent.keeper import Keeper
+from nriplugin.agent.plan import Plan
+from nriplugin.agent.reading import (
+    cgroups_of,
+    parse_pod,
+    read_container,
+    read_existing,
+)
+from nriplugin.agent.refusals import Refusals
+from nriplugin.agent.survey import conclude_ours, expected_of, recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
-from nriplugin.convert import Curve, convert
-from nriplugin.convert.conversion import EXPLICIT_RULE
 from nriplugin.convert.sources import core_from_nri
-from nriplugin.engine.decision import RESOURCES
-from nriplugin.errors import ConfigError
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.model import Container, NodeFacts, Pod
+from nriplugin.engine.updating import decide_update
+from nriplugin.hands.eyes import memory_use
+from nriplugin.hands.facts import container_files
 from nriplugin.nri import Plugin
+from nriplugin.nri.releases import release_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nriplugin.cgroup.version import Version
+    from nriplugin.agent.survey import Missing
+    from nriplugin.cgroup.tree import Tree
     from nriplugin.config import Config
+    from nriplugin.config.file import AdoptSection
+    from nriplugin.convert import Resources
+    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.model import Use
+    from nriplugin.nri.releases import Release
 
 _log = logging.getLogger(__name__)
 
-# Files that every cgroup v2 node has. One that is missing fails the container, so the
-# others are left to the runtime, which derives them from the same numbers.
-SENT = frozenset({"cpu.weight", "cpu.max", "memory.max"})
+_NO_POD = Pod()
+
+# The first release that tells of cgroup v2 values which a container has.
+_SHOWS_UNIFIED: Release = (0, 10)
+# Before it, a runtime can deadlock on an update that it did not ask for.
+_TAKES_UPDATES: Release = (0, 12)
 
 
-class ResourcesPlugin(Plugin):
-    """Converts cpu shares, quota and period, and the memory limit."""
+class NodePlugin(Plugin):
+    """Decides about every container of a node."""
 
     views = MappingProxyType(
         {
             "create_container": view.CreateContainerRequest,
+            "update_container": view.UpdateContainerRequest,
+            "remove_container": view.ContainerEvent,
             "synchronize": view.SynchronizeRequest,
         }
     )
 
-    def __init__(self, cgroup: Version | None = None) -> None:
-        """Answer nothing on cgroup v1, where a v2 value fails every container."""
-        self._inactive_because = ""
-        self._switched_off = False
-        self._curve = Curve.QUADRATIC
-        if cgroup is not None and cgroup.number != 2:
-            self._inactive_because = f"cgroup v{cgroup.number} ({cgroup.evidence})"
+    def __init__(
+        self,
+        facts: NodeFacts | None = None,
+        tree: Tree | None = None,
+        blind_because: str = "",
+    ) -> None:
+        """Decide from facts; with a tree, look at containers that exist."""
+        self._blind_because = blind_because
+        self.refusals = Refusals()
+        self.inventory = Inventory()
+        self.keeper = Keeper()
+        self._tree = tree
+        self._plan = Plan(facts=facts or NodeFacts())
+        self._replacing = threading.Lock()  # the plan: by requests and by reloads
+        self._files_known = tree is None
+        self._adopt: AdoptSection | None = None
+        self._release: Release = (0, 0)
+
+    def close(self) -> None:
+        """End what goes on beside the requests."""
+        self.keeper.stop()
+
+    # What decisions follow
+
+    @property
+    def plan(self) -> Plan:
+        """Return what decisions follow now."""
+        return self._plan
 
     def apply(self, config: Config) -> None:
-        """Take a configuration, also while serving.
+        """Take a configuration, also while serving."""
+        with self._replacing:
+            self._plan = replace(self._plan, config=config.engine)
+            self.failure_policy = config.failure_policy
+            self._adopt = config.adopt if config.adopt.enabled else None
+        self._prepare(config)
 
-        Raises:
-            ConfigError: it asks for what is not served.
-        """
-        active = config.engine.base.active
-        asked = [name for name in active if name != RESOURCES]
-        asked += ["rules"] if config.engine.rules else []
-        asked += ["adopt"] if config.adopt.enabled else []
-        asked += ["repair"] if config.repair.enabled else []
-        if asked:
-            raise ConfigError(
-                f"{', '.join(asked)}: on, expected only resources: "
-                "the others are explained, but not served yet"
-            )
-        self.failure_policy = config.failure_policy
-        self._curve = config.engine.curve or Curve.QUADRATIC
-        self._switched_off = RESOURCES not in active
+    def _prepare(self, config: Config) -> None:
+        """Get ready for what a configuration needs beside decisions."""
+        if config.repair.enabled:
+            _log.warning("repair: on, but the cgroups cannot be written: left alone")
 
     def configure(self, request: nri.ConfigureRequest) -> None:
-        """Take the configuration that a launching runtime hands over."""
+        """Learn who the runtime is; take the configuration that it may hand over."""
         if request.config:
             from nriplugin.config import parse_config
 
             self.apply(parse_config(request.config, "configuration from the runtime"))
-        _log.info(
-            "registered with %s %s", request.runtime_name, request.runtime_version
-        )
-        if self._inactive_because:
-            _log.warning("inactive: %s", self._inactive_because)
+        name, version = request.runtime_name, request.runtime_version
+        self._release = release_of(request)
+        self._learn(runtime=name, runtime_version=version)
+        _log.info("registered with %s %s", name, version)
+        facts = self._plan.facts
+        if facts.cgroup_version != 2:
+            number, evidence = facts.cgroup_version, facts.cgroup_evidence
+            _log.warning("inactive: cgroup v%d (%s)", number, evidence)
+        elif self._blind_because:
+            _log.warning("cgroups are not read: %s", self._blind_because)
+
+    def _learn(self, **facts: Any) -> None:  # noqa: ANN401 - fields of NodeFacts
+        with self._replacing:
+            plan = self._plan
+            self._plan = replace(plan, facts=replace(plan.facts, **facts))
+
+    # What exists
 
     def synchronize(  # type: ignore[override] # the view declared above
         self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
-    ) -> None:
-        """Existing containers keep what the runtime gave them."""
+    ) -> list[nri.ContainerUpdate] | None:
+        """Learn from existing containers, and give them what they miss, if asked to."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
+        if self._plan.idle:
+            return None
+        if self._tree is not None:
+            self._recognise_curve(containers, self._tree)
+        if not self._remembers:
+            self.inventory.replace({})
+            return None
+        known, missing = survey(pods, containers, self._plan, self._tree)
+        self.inventory.replace(known)
+        if self._adopt is None or not missing:
+            return None
+        return self._adopt_missing(missing, self._adopt)
+
+    def _recognise_curve(
+        self, containers: Sequence[view.Container], tree: Tree
+    ) -> None:
+        if self._plan.config.curve is not None:
+            return
+        shows = self._release >= _SHOWS_UNIFIED
+        found, curves = recognise(containers, tree, shows_unified=shows)
+        with self._replacing:
+            facts = replace(
+                self._plan.facts, curve=found.curve, curve_evidence=found.evidence
+            )
+            self._plan = replace(self._plan, facts=facts, curves=curves)
+        _log.info("curve: %s (%s)", found.curve, found.evidence)
+
+    def _adopt_missing(
+        self, missing: Sequence[Missing], adopt: AdoptSection
+    ) -> list[nri.ContainerUpdate]:
+        """Have the runtime write: the first ones in its answer, the rest by and by."""
+        carried = [one for one in missing if _carried(one)]
+        now, later = carried[: adopt.at_once], carried[adopt.at_once :]
+        if later and self._release < _TAKES_UPDATES:
+            _log.warning(
+                "adopt: %d containers are left as they are: this runtime may hang on "
+                "updates that it did not ask for",
+                len(later),
+            )
+            later = []
+        _log.info("adopt: %d containers now, %d later", len(now), len(later))
+        self.keeper.paced(
+            [partial(self._adopt_later, one) for one in later],
+            adopt.per_second,
+        )
+        for one in now:
+            self.inventory.change(one.container_id, one.known)
+        return [files_update(one.container_id, _carried(one)) for one in now]
+
+    def _adopt_later(self, one: Missing) -> None:
+        if self.inventory.change(one.container_id, one.known):
+            self.enqueue_update(files_update(one.container_id, _carried(one)))
 
     def disconnected(self, reason: str) -> None:
-        """Say so; the runner dials again."""
+        """Say so; the runner dials again, and all state comes anew."""
+        self.keeper.paced((), 1)
         _log.info("disconnected: %s", reason)
+
+    # Requests
 
     def create_container(  # type: ignore[override] # the view declared above
         self, request: view.CreateContainerRequest
     ) -> nri.CreateContainerResponse | None:
         """Answer with the v2 files of the new container."""
-        if self._inactive_because or self._switched_off:
+        plan = self._plan
+        if plan.idle:
             return None
-        resources = request.container.linux.resources
-        given = core_from_nri(resources)
-        unified = None
-        for file, value, rule in convert(given, self._curve).derived:
-            if file in SENT and rule is not EXPLICIT_RULE:
-                if unified is None:
-                    response = nri.CreateContainerResponse()
-                    unified = response.adjust.linux.resources.unified
-                unified[file] = value
-        return None if unified is None else response
+        message = request.container
+        if plan.plain:
+            pod, container = _NO_POD, _bare(core_from_nri(message.linux.resources))
+        else:
+            pod = parse_pod(request.pod, plan.curves)
+            if not self._files_known:
+                plan = self._look_at_files(pod, message)
+            container = read_container(message)
+        decision = decide(pod, container, plan.facts, plan.config)
+        if decision.refused or decision.warnings:
+            self._note(request.pod, message, decision)
+        if decision.writes or self._remembers:
+            self._created(pod, message, decision)
+        return adjustment(decision)
 
-    def update_container(
-        self, request: nri.UpdateContainerRequest
+    def update_container(  # type: ignore[override] # the view declared above
+        self, request: view.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
         """Answer with kubelet's whole request, which ours replaces, and the files."""
-        if self._inactive_because or self._switched_off:
+        plan = self._plan
+        if plan.idle:
             return None
-        asked = request.linux_resources
-        given = core_from_nri(asked)
-        if given.quota_us is None:
-            # A period alone would lift the quota that the container has.
-            given = given._replace(period_us=None)
-        files = {
-            file: value
-            for file, value, rule in convert(given, self._curve).derived
-            if file in SENT and rule is not EXPLICIT_RULE
-        }
-        if not files:
+        message, wanted = request.container, request.linux_resources
+        pod = parse_pod(request.pod, plan.curves)
+        container = read_existing(message)
+        known = self.inventory.get(message.id)
+        ours = conclude_ours(pod, container, plan) if known is None else known.files
+        container = container._replace(ours=ours)
+        asked = core_from_nri(wanted)
+        use = self._use_of(message, asked)
+        decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
+        if decision.refused or decision.warnings:
+            self._note(request.pod, message, decision)
+        if decision.writes or self._remembers:
+            self._updating(pod, message, decision)
+        return whole_update(message.id, wanted, decision)
+
+    def remove_container(  # type: ignore[override] # the view declared above
+        self, pod: object, container: view.Container
+    ) -> None:
+        """Forget the container."""
+        self.inventory.drop(container.id)
+
+    # Parts of the above
+
+    @property
+    def _remembers(self) -> bool:
+        """Whether containers have to be known by more than their requests."""
+        return not self._plan.plain or self._adopt is not None
+
+    def _created(self, pod: Pod, message: view.Container, decision: Decision) -> None:
+        """Take note of a container that is about to be made."""
+        known = Known(cgroups_of(pod, message)[1], expected_of(decision))
+        self.inventory.put(message.id, known)
+
+    def _updating(self, pod: Pod, message: view.Container, decision: Decision) -> None:
+        """Take note of a container that is about to be changed."""
+        self.inventory.put(message.id, self._becoming(message, decision))
+
+    def _becoming(self, message: view.Container, decision: Decision) -> Known:
+        known = self.inventory.get(message.id)
+        before = {} if known is None else known.files
+        cgroup = cgroups_of(_NO_POD, message)[1]
+        return Known(cgroup, {**before, **expected_of(decision)})
+
+    def _look_at_files(self, pod: Pod, message: view.Container) -> Plan:
+        """Find out which files containers have here: in a pod's cgroup they show.
+
+        On a node without pods there is nothing to look at before this.
+        """
+        parent, _ = cgroups_of(pod, message)
+        assert self._tree is not None
+        files = None if parent is None else container_files(self._tree, parent)
+        if files is not None:
+            driver = "systemd" if pod.cgroup_parent.endswith(".slice") else "cgroupfs"
+            self._learn(files=files, driver=driver)
+            self._files_known = True
+        return self._plan
+
+    def _use_of(self, message: view.Container, asked: Resources) -> Use | None:
+        if self._tree is None or asked.memory_limit_bytes is None:
             return None
-        response = nri.UpdateContainerResponse()
-        update = response.update.add(container_id=request.container.id)
-        update.linux.resources.CopyFrom(asked)
-        update.linux.resources.unified.update(files)
-        return response
+        cgroup = cgroups_of(_NO_POD, message)[1]
+        return None if cgroup is None else memory_use(self._tree, cgroup)
+
+    def _note(
+        self, payload: bytes, message: view.Container, decision: Decision
+    ) -> None:
+        pod = view.PodSandbox.FromString(payload)
+        name = message.name or message.id[:13]
+        self.refusals.note(f"{pod.namespace}/{pod.name}/{name}", decision)
+
+
+def _bare(resources: Resources) -> Container:
+    return Container("", "", resources)
+
+
+def _carried(one: Missing) -> dict[str, str]:
+    """Return what a runtime can still give a container."""
+    return {f: v for f, v in one.files.items() if not (one.idle and f == "cpu.idle")}

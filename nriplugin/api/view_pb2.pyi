@@ -24,20 +24,51 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class CreateContainerRequest(google.protobuf.message.Message):
+    """A pod is kept as it came: only some configurations have a use for it."""
+
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    POD_FIELD_NUMBER: builtins.int
     CONTAINER_FIELD_NUMBER: builtins.int
+    pod: builtins.bytes
     @property
     def container(self) -> Global___Container: ...
     def __init__(
         self,
         *,
+        pod: builtins.bytes = ...,
         container: Global___Container | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["container", b"container"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["container", b"container"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["container", b"container", "pod", b"pod"]) -> None: ...
 
 Global___CreateContainerRequest: typing_extensions.TypeAlias = CreateContainerRequest
+
+@typing.final
+class UpdateContainerRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POD_FIELD_NUMBER: builtins.int
+    CONTAINER_FIELD_NUMBER: builtins.int
+    LINUX_RESOURCES_FIELD_NUMBER: builtins.int
+    pod: builtins.bytes
+    @property
+    def container(self) -> Global___Container: ...
+    @property
+    def linux_resources(self) -> nriplugin.api.nri_pb2.LinuxResources:
+        """Whole: our answer takes its place."""
+
+    def __init__(
+        self,
+        *,
+        pod: builtins.bytes = ...,
+        container: Global___Container | None = ...,
+        linux_resources: nriplugin.api.nri_pb2.LinuxResources | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["container", b"container", "linux_resources", b"linux_resources"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["container", b"container", "linux_resources", b"linux_resources", "pod", b"pod"]) -> None: ...
+
+Global___UpdateContainerRequest: typing_extensions.TypeAlias = UpdateContainerRequest
 
 @typing.final
 class SynchronizeRequest(google.protobuf.message.Message):
@@ -63,37 +94,137 @@ class SynchronizeRequest(google.protobuf.message.Message):
 Global___SynchronizeRequest: typing_extensions.TypeAlias = SynchronizeRequest
 
 @typing.final
+class ContainerEvent(google.protobuf.message.Message):
+    """Of the events that tell us when to write, and when to forget."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POD_FIELD_NUMBER: builtins.int
+    CONTAINER_FIELD_NUMBER: builtins.int
+    pod: builtins.bytes
+    @property
+    def container(self) -> Global___Container: ...
+    def __init__(
+        self,
+        *,
+        pod: builtins.bytes = ...,
+        container: Global___Container | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["container", b"container"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["container", b"container", "pod", b"pod"]) -> None: ...
+
+Global___ContainerEvent: typing_extensions.TypeAlias = ContainerEvent
+
+@typing.final
 class PodSandbox(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class LabelsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class AnnotationsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    UID_FIELD_NUMBER: builtins.int
+    NAMESPACE_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    ANNOTATIONS_FIELD_NUMBER: builtins.int
+    RUNTIME_HANDLER_FIELD_NUMBER: builtins.int
+    LINUX_FIELD_NUMBER: builtins.int
     id: builtins.str
+    name: builtins.str
+    uid: builtins.str
+    namespace: builtins.str
+    runtime_handler: builtins.str
+    @property
+    def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def annotations(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def linux(self) -> Global___LinuxPodSandbox: ...
     def __init__(
         self,
         *,
         id: builtins.str = ...,
+        name: builtins.str = ...,
+        uid: builtins.str = ...,
+        namespace: builtins.str = ...,
+        labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        annotations: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        runtime_handler: builtins.str = ...,
+        linux: Global___LinuxPodSandbox | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["linux", b"linux"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "id", b"id", "labels", b"labels", "linux", b"linux", "name", b"name", "namespace", b"namespace", "runtime_handler", b"runtime_handler", "uid", b"uid"]) -> None: ...
 
 Global___PodSandbox: typing_extensions.TypeAlias = PodSandbox
+
+@typing.final
+class LinuxPodSandbox(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CGROUP_PARENT_FIELD_NUMBER: builtins.int
+    cgroup_parent: builtins.str
+    def __init__(
+        self,
+        *,
+        cgroup_parent: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cgroup_parent", b"cgroup_parent"]) -> None: ...
+
+Global___LinuxPodSandbox: typing_extensions.TypeAlias = LinuxPodSandbox
 
 @typing.final
 class Container(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ID_FIELD_NUMBER: builtins.int
+    POD_SANDBOX_ID_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
     LINUX_FIELD_NUMBER: builtins.int
     id: builtins.str
+    pod_sandbox_id: builtins.str
+    name: builtins.str
     @property
     def linux(self) -> Global___LinuxContainer: ...
     def __init__(
         self,
         *,
         id: builtins.str = ...,
+        pod_sandbox_id: builtins.str = ...,
+        name: builtins.str = ...,
         linux: Global___LinuxContainer | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["linux", b"linux"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "linux", b"linux"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "linux", b"linux", "name", b"name", "pod_sandbox_id", b"pod_sandbox_id"]) -> None: ...
 
 Global___Container: typing_extensions.TypeAlias = Container
 
@@ -102,15 +233,22 @@ class LinuxContainer(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     RESOURCES_FIELD_NUMBER: builtins.int
+    OOM_SCORE_ADJ_FIELD_NUMBER: builtins.int
+    CGROUPS_PATH_FIELD_NUMBER: builtins.int
+    cgroups_path: builtins.str
     @property
     def resources(self) -> Global___LinuxResources: ...
+    @property
+    def oom_score_adj(self) -> nriplugin.api.nri_pb2.OptionalInt: ...
     def __init__(
         self,
         *,
         resources: Global___LinuxResources | None = ...,
+        oom_score_adj: nriplugin.api.nri_pb2.OptionalInt | None = ...,
+        cgroups_path: builtins.str = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["resources", b"resources"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["resources", b"resources"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["oom_score_adj", b"oom_score_adj", "resources", b"resources"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["cgroups_path", b"cgroups_path", "oom_score_adj", b"oom_score_adj", "resources", b"resources"]) -> None: ...
 
 Global___LinuxContainer: typing_extensions.TypeAlias = LinuxContainer
 
@@ -160,15 +298,19 @@ class LinuxMemory(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     LIMIT_FIELD_NUMBER: builtins.int
+    SWAP_FIELD_NUMBER: builtins.int
     @property
     def limit(self) -> nriplugin.api.nri_pb2.OptionalInt64: ...
+    @property
+    def swap(self) -> nriplugin.api.nri_pb2.OptionalInt64: ...
     def __init__(
         self,
         *,
         limit: nriplugin.api.nri_pb2.OptionalInt64 | None = ...,
+        swap: nriplugin.api.nri_pb2.OptionalInt64 | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["limit", b"limit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["limit", b"limit"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["limit", b"limit", "swap", b"swap"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["limit", b"limit", "swap", b"swap"]) -> None: ...
 
 Global___LinuxMemory: typing_extensions.TypeAlias = LinuxMemory
 

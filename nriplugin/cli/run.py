@@ -6,14 +6,15 @@ import gc
 import logging
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
 
-from nriplugin.agent.plugin import ResourcesPlugin
-from nriplugin.cgroup.version import detect_version
-from nriplugin.errors import ConfigError
+from nriplugin.agent.plugin import NodePlugin
+from nriplugin.cgroup.node import detect_node
+from nriplugin.errors import CgroupError, ConfigError
+from nriplugin.hands.facts import node_facts
 from nriplugin.nri.launch import DEFAULT_SOCKET, launch_from
 from nriplugin.nri.runner import Runner, stopping_on_signals
 
@@ -59,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
-    plugin = ResourcesPlugin(detect_version(os.environ))
+    plugin = _plugin_of_node()
     reloading: AbstractContextManager[None] = nullcontext()
     if args.config is not None:
         from nriplugin.agent.reload import ConfigWatch, watching
@@ -78,7 +79,7 @@ def main(args: argparse.Namespace) -> int:
     # What is imported stays: spare the collector from walking it during requests.
     gc.collect()
     gc.freeze()
-    with stopping_on_signals(runner), reloading:
+    with closing(plugin), stopping_on_signals(runner), reloading:
         try:
             runner.run()
         except OSError as exc:
@@ -87,3 +88,19 @@ def main(args: argparse.Namespace) -> int:
                 "expected a socket that can be dialled"
             ) from exc
     return 0
+
+
+def _plugin_of_node() -> NodePlugin:
+    """Look at the node, and return the plugin for it."""
+    node = detect_node(os.environ)
+    try:
+        tree = node.open_tree()
+    except CgroupError as exc:
+        return NodePlugin(node_facts(node, None), blind_because=str(exc))
+    facts = node_facts(node, tree)
+    if not facts.writable:
+        return NodePlugin(facts, tree)
+    from nriplugin.agent.writing import WritingPlugin
+    from nriplugin.hands.hands import Hands
+
+    return WritingPlugin(facts, tree, lambda: Hands.of(node, tree))

@@ -87,7 +87,7 @@ def _make_idle(case: Case, source: str) -> None:
     # Runtimes keep old numbers and write them again at each update: if the shares were
     # not cleared when the container was made, they are written now.
     cleared = not updating or not case.container.resources.shares
-    if takes_idle(case.facts) and cleared:
+    if takes_idle(case.facts, case.pod) and cleared:
         if case.asked is not None and case.asked.shares is None:
             case.idle = True  # as it is, and nothing in this update changes that
             return
@@ -99,3 +99,5 @@ def _make_idle(case: Case, source: str) -> None:
     if updating:
         case.write("cpu.idle", "0", why._replace(rule=NOT_IDLE_RULE), when=When.BEFORE)
     case.idle = case.write("cpu.idle", "1", why)
+    if not case.idle and (case.asked is None or case.asked.shares is not None):
+        case.send("cpu.weight", "1", Why(HANDLER, WEIGHT_RULE, source))

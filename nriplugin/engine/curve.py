@@ -43,12 +43,7 @@ def recognise_curve(
     where nothing else does.
     """
     told = [one for one in observations if not one.made_by_us and _tells(one)]
-    doubtful = [
-        one
-        for one in told
-        if one.made_by_us is None and Curve.QUADRATIC in _fitting(one)
-    ]
-    telling = [one for one in told if one not in doubtful] or told
+    telling = [one for one in told if not _doubtful(one)] or told
     if pod_uid is not None:
         siblings = [one for one in telling if one.pod_uid == pod_uid]
         if siblings:
@@ -71,6 +66,10 @@ def _tells(one: Observation) -> bool:
     return 0 < len(_fitting(one)) < len(_CANDIDATES)
 
 
+def _doubtful(one: Observation) -> bool:
+    return one.made_by_us is None and Curve.QUADRATIC in _fitting(one)
+
+
 def _vote(telling: list[Observation], where: str) -> Recognised:
     votes: Counter[Curve] = Counter()
     for one in telling:
@@ -81,4 +80,7 @@ def _vote(telling: list[Observation], where: str) -> Recognised:
         f"{votes[curve]} of {len(telling)} containers {where}, such as one with "
         f"{example.shares} shares and weight {example.weight}"
     )
-    return Recognised(curve, evidence, certain=votes[curve] == len(telling))
+    if _doubtful(example):
+        evidence += ", which may be ours"
+    certain = votes[curve] == len(telling) and not _doubtful(example)
+    return Recognised(curve, evidence, certain)

@@ -10,7 +10,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.errors import NRIPluginError
+from nriplugin.errors import RequestFails
 
 if TYPE_CHECKING:
     from nriplugin.convert import Conversion
@@ -86,7 +86,7 @@ class Refusal(NamedTuple):
     text: str
 
 
-class HandlerFailed(NRIPluginError):
+class HandlerFailed(RequestFails):
     """A handler whose failure policy is `fail` could not do its work."""
 
     def __init__(self, handler: str, text: str) -> None:

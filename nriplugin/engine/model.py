@@ -33,6 +33,7 @@ class Pod(NamedTuple):
     qos_class: str | None = None  # as in its status; else concluded
     cgroup_parent: str = ""
     curve: Curve | None = None  # recognised from its own containers
+    oci_runtime: str | None = None  # runc or crun, where the pod has one of its own
 
 
 class Container(NamedTuple):

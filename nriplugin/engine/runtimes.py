@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nriplugin.engine.model import NodeFacts
+    from nriplugin.engine.model import NodeFacts, Pod
 
 # (OCI runtime, cgroup driver) that take `unified` cpu.idle = 1 if shares are 0, which
 # both read as "not given". runc writes a weight made of shares after systemd has made
@@ -26,9 +26,20 @@ _IDLE_WITHOUT_SHARES = {
 _CRIO_APPLIES_UNIFIED = (1, 36)
 
 
-def takes_idle(facts: NodeFacts) -> bool:
+def takes_idle(facts: NodeFacts, pod: Pod) -> bool:
     """Whether cpu.idle can go through the door, with shares cleared."""
-    return (facts.oci_runtime, facts.driver) in _IDLE_WITHOUT_SHARES
+    runtime = pod.oci_runtime or facts.oci_runtime
+    return (runtime, facts.driver) in _IDLE_WITHOUT_SHARES
+
+
+def oci_runtime_of(handler: str) -> str | None:
+    """Return the OCI runtime behind a pod's runtime handler, by its usual name.
+
+    Without a handler it is the node's default: runc or crun, and crun takes less.
+    """
+    if not handler:
+        return "crun"
+    return handler if handler in ("runc", "crun") else None
 
 
 def drops_unified_on_update(facts: NodeFacts) -> bool:

@@ -50,7 +50,7 @@ def _send(case: Case, file: str, value: str, why: Why) -> None:
     if file == "memory.high" and value != "max" and why_no_high(case):
         case.out.leave(file, f"{HANDLER}: {why_no_high(case)}")
     elif file == "cpu.idle" and value == "1" and case.given.shares is not None:
-        if not takes_idle(case.facts):
+        if not takes_idle(case.facts, case.pod):
             case.out.leave(file, f"{HANDLER}: the runtime fails on it beside shares")
         elif "cpu.weight" in case.explicit:
             case.out.leave(file, f"{HANDLER}: a cpu.weight is set, which wins")

@@ -38,7 +38,7 @@ def container_cgroup(tree: Tree, pod: str, container_id: str) -> str | None:
     For doors that are told no path. CRI-O's monitor has the ID in its name, too.
     """
     try:
-        names = tree.children(pod)
+        names = tree.children(pod) if container_id else []
     except CgroupError:
         return None
     for name in names:
@@ -57,6 +57,8 @@ def observe(
 ) -> Observation | None:
     """Return what a container tells about the runtime's curve, if anything.
 
+    One that is idle has no weight of its own, whatever the kernel shows.
+
     Args:
         tree: where its cgroup is.
         cgroup: its cgroup.
@@ -64,11 +66,13 @@ def observe(
         unified: cgroup v2 values that it was made with: a weight is somebody's wish.
         shows_unified: whether the runtime tells of those; else it may have any.
     """
-    if not shares:
+    place = identify(cgroup)
+    if not shares or place is None or place.container_id is None or place.conmon:
         return None
     weight = held(tree, cgroup, "cpu.weight")
-    place = identify(cgroup)
-    if weight is None or not weight.isdecimal() or place is None:
+    if weight is None or not weight.isdecimal():
+        return None
+    if held(tree, cgroup, "cpu.idle") == "1":
         return None
     made_by_us = None if not shows_unified else "cpu.weight" in unified
     return Observation(shares, int(weight), place.pod_uid or "", made_by_us)

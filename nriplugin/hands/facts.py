@@ -51,11 +51,19 @@ def node_facts(node: Node, tree: Tree | None) -> NodeFacts:
 def container_files(tree: Tree, cgroup: str) -> frozenset[str] | None:
     """Return the files that a container below a cgroup will have; None: no telling.
 
-    Asked of the cgroup itself: what its controllers give it, they give to those below.
+    Those of the cgroup itself, if it hands their controller on to what is below it.
     """
-    if tree.version != 2 or not tree.files.exists(f"{cgroup}/cgroup.procs"):
+    if tree.version != 2:
         return None
-    return frozenset(f for f in _WANTED if tree.files.exists(f"{cgroup}/{f}"))
+    files = tree.files
+    try:
+        handed_on = files.read(f"{cgroup}/cgroup.subtree_control").split()
+        if not handed_on:  # there is nothing below it yet
+            return None
+        there = (f for f in _WANTED if f.partition(".")[0] in handed_on)
+        return frozenset(f for f in there if files.exists(f"{cgroup}/{f}"))
+    except CgroupError:
+        return None
 
 
 def _allocatable(tree: Tree | None, kubepods: str) -> int | None:

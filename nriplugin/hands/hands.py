@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.contents import Content
+from nriplugin.cgroup import contents
 from nriplugin.cgroup.executor import Executor
 from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
 from nriplugin.cgroup.places import identify
@@ -62,7 +62,8 @@ class Hands:
         """
         directory = state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR
         journal = None if node.plain and state_dir is None else Journal(directory)
-        executor = Executor(tree, journal=journal, writer=node.writer())
+        # Nothing is taken for granted: runtimes and kubelet write to the same files.
+        executor = Executor(tree, journal=journal, writer=node.writer(), refresh_s=0.0)
         return cls(tree, executor, journal)
 
     def close(self) -> None:
@@ -80,9 +81,13 @@ class Hands:
             pod: the cgroup of the container's pod.
             container: the container's own; None as long as there is none, and then
                 what is for it is left out.
+
+        Returns:
+            What became of each; nothing for cgroups that are not what they should be.
         """
-        place = identify(pod)
-        if place is None or place.pod_uid is None:
+        if _level(pod) != "pod":
+            return []
+        if container is not None and not _is_container(container, pod):
             return []
         updates: list[Update] = []
         for write in writes:
@@ -96,8 +101,7 @@ class Hands:
 
     def put(self, files: Mapping[str, str], cgroup: str) -> list[Outcome]:
         """Write files of a container; those that hold their value are left alone."""
-        place = identify(cgroup)
-        if place is None or place.container_id is None:
+        if _level(cgroup) != "container":
             return []
         updates = [
             u for f, value in files.items() for u in updates_of(f, value, cgroup)
@@ -105,7 +109,7 @@ class Hands:
         return self._executor.update_batch(updates) if updates else []
 
     def forget(self, cgroup: str) -> None:
-        """Drop what is remembered of a container that is gone."""
+        """Drop what is remembered of a cgroup that is gone, and of all below it."""
         self._executor.forget(cgroup)
 
     def _for_pod(
@@ -116,26 +120,32 @@ class Hands:
             return
         total = int(write.value) + self._sum_below(pod, write.file, but=container)
         if write.file == _BURST:
-            quota = (held(self.tree, pod, "cpu.max") or "max").split()[0]
-            if quota == "max":
+            quota, _, _ = (held(self.tree, pod, "cpu.max") or "max").partition(" ")
+            if not quota.isdecimal():
                 return  # nothing holds the pod back, so there is nothing to burst above
             total = min(total, int(quota))
         yield from updates_of(write.file, str(total), pod)
 
     def _for_ancestors(
         self, write: Write, pod: str, container: str | None
-    ) -> Iterator[Update]:
-        """Raise the pod and all above, as far as children need it; never lower one."""
+    ) -> list[Update]:
+        """Raise the pod and all above, as far as children need it; never lower one.
+
+        From the top down: a child that has more than its parent takes from the others.
+        """
+        updates: list[Update] = []
         child, parent, wanted = container, pod, int(write.value)
         while identify(parent) is not None:
             has = held(self.tree, parent, write.file)
-            if has is None or has == "max":
-                return
+            if has is None:
+                break
             wanted += self._sum_below(parent, write.file, but=child)
-            wanted = max(wanted, int(has))
-            if wanted > int(has):
-                yield from updates_of(write.file, str(wanted), parent)
+            if has.isdecimal():  # else it is max, which is enough for all below
+                if wanted > int(has):
+                    updates[:0] = updates_of(write.file, str(wanted), parent)
+                wanted = max(wanted, int(has))
             child, parent = parent, parent.rpartition("/")[0]
+        return updates
 
     def _sum_below(self, cgroup: str, file: str, but: str | None) -> int:
         """Return what the other children of a cgroup have together."""
@@ -146,9 +156,19 @@ class Hands:
             return 0
         for name in names:
             child = f"{cgroup}/{name}"
-            if child != but and (has := held(self.tree, child, file)) is not None:
-                total += int(has) if has.isdecimal() else 0
+            has = None if child == but else held(self.tree, child, file)
+            if has is not None and has.isdecimal():
+                total += int(has)
         return total
+
+
+def _level(cgroup: str) -> str | None:
+    place = identify(cgroup)
+    return None if place is None or place.conmon else place.level
+
+
+def _is_container(cgroup: str, pod: str) -> bool:
+    return cgroup.rpartition("/")[0] == pod and _level(cgroup) == "container"
 
 
 def updates_of(file: str, value: str, cgroup: str) -> Iterator[Update]:
@@ -166,6 +186,6 @@ def add_raw(tree: Tree, file: str) -> None:
     """Let a file that has no type be written as it is; the engine has checked it."""
     known = {resource.file for resource in tree.registry}
     if tree.version == 2 and file not in known:
-        raw = Content(str.strip, str, expected="text")
         controller = file.partition(".")[0]
-        tree.registry.add(Resource.of(2, controller, file, raw, type=file))
+        raw = Resource.of(2, controller, file, contents.text(), type=file)
+        tree.registry.add(raw)

@@ -20,6 +20,7 @@ from nriplugin.errors import (
     ConfigError,
     ConnectionClosed,
     NRIPluginError,
+    RequestFails,
     RPCError,
 )
 from nriplugin.nri.dispatch import Handler, bind, drop_harmful, unknown
@@ -215,8 +216,8 @@ class Session:
         else:
             _log.error("%s: the plugin's handler failed", call.method, exc_info=exc)
         # There is no harmless empty answer to Configure: it would subscribe to all.
-        policy = self._plugin.failure_policy
-        if policy is FailurePolicy.FAIL or call.method == "Configure":
+        fails = isinstance(exc, RequestFails) or call.method == "Configure"
+        if fails or self._plugin.failure_policy is FailurePolicy.FAIL:
             if call.method == "Synchronize":
                 self.established = False  # the runtime will close the connection
             reason = f"{type(exc).__name__}: {exc}"

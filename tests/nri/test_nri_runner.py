@@ -217,4 +217,4 @@ def test_importing_the_sdk_stays_small() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
-    assert not loaded & {"asyncio", "ssl", "yaml", "msgspec", "grpc", "dataclasses"}
+    assert not loaded & {"asyncio", "ssl", "yaml", "msgspec", "grpc", "sqlite3"}

@@ -1,0 +1,74 @@
+"""From an NRI request, as api/view.proto sees it, to what the engine decides about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.api import view_pb2 as view
+from nriplugin.cgroup.paths import cgroup_of, cgroup_of_parent
+from nriplugin.convert.sources import Zero, core_from_nri, read_amount
+from nriplugin.engine.model import Container, Pod
+from nriplugin.engine.runtimes import oci_runtime_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nriplugin.convert import Curve
+
+
+def read_pod(pod: view.PodSandbox, curves: Mapping[str, Curve]) -> Pod:
+    """Return a pod; `curves` are those that were recognised, by UID."""
+    uid = pod.uid
+    # By position, which is the quickest.
+    return Pod(
+        uid,
+        pod.name,
+        pod.namespace,
+        pod.labels,
+        pod.annotations,
+        None,
+        pod.linux.cgroup_parent,
+        curves.get(uid) if curves else None,
+        oci_runtime_of(pod.runtime_handler),
+    )
+
+
+def parse_pod(payload: bytes, curves: Mapping[str, Curve]) -> Pod:
+    """Return the pod of a request."""
+    return read_pod(view.PodSandbox.FromString(payload), curves)
+
+
+def read_container(container: view.Container) -> Container:
+    """Return a container that is about to be made.
+
+    Raises:
+        ConversionError: a number that means nothing.
+    """
+    linux = container.linux
+    score = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
+    return Container(
+        container.name, container.id, core_from_nri(linux.resources), score
+    )
+
+
+def read_existing(container: view.Container) -> Container:
+    """Return a container that exists, with the swap that it has.
+
+    Raises:
+        ConversionError: a number that means nothing.
+    """
+    read = read_container(container)
+    swap = container.linux.resources.memory.swap.value
+    if not swap:
+        return read
+    amount = read_amount("memory.swap", swap, zero=Zero.NOT_GIVEN)
+    return read._replace(resources=read.resources._replace(memory_swap_bytes=amount))
+
+
+def cgroups_of(pod: Pod, container: view.Container) -> tuple[str | None, str | None]:
+    """Return the cgroups of the pod and of the container, where they are known."""
+    own = cgroup_of(container.linux.cgroups_path)
+    parent = cgroup_of_parent(pod.cgroup_parent) if pod.cgroup_parent else None
+    if parent is None and own is not None:
+        parent = own.rpartition("/")[0] or None
+    return parent, own

@@ -1,0 +1,155 @@
+"""What the containers that exist tell, and what they miss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.agent.inventory import Known
+from nriplugin.agent.reading import cgroups_of, read_existing, read_pod
+from nriplugin.cgroup.paths import cgroup_of
+from nriplugin.cgroup.quirks_contents import same
+from nriplugin.engine.curve import recognise_curve
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.decision import HandlerFailed, Level
+from nriplugin.engine.model import Pod
+from nriplugin.errors import ConversionError
+from nriplugin.hands.eyes import held, observe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from nriplugin.agent.plan import Plan
+    from nriplugin.api import view_pb2 as view
+    from nriplugin.cgroup.tree import Tree
+    from nriplugin.convert import Curve
+    from nriplugin.engine.curve import Observation, Recognised
+    from nriplugin.engine.decision import Decision, Write
+    from nriplugin.engine.model import Container
+
+# Each costs a few system calls, while the runtime waits for an answer.
+MAX_OBSERVED = 500
+
+# Files that kubelet sets itself; other cgroup v2 values of a container that are like
+# ours in name are ours, even if another configuration made them.
+_KUBELETS = frozenset(
+    {"memory.min", "memory.low", "memory.high", "memory.swap.max", "memory.oom.group"}
+)
+
+
+class Missing(NamedTuple):
+    """What a container has not got, and would get if it were made now."""
+
+    container_id: str
+    known: Known  # what it will be
+    pod: str | None
+    files: Mapping[str, str]
+    writes: Sequence[Write]
+    idle: bool  # which takes cleared shares, so no runtime can do it afterwards
+
+
+def recognise(
+    containers: Iterable[view.Container], tree: Tree, *, shows_unified: bool
+) -> tuple[Recognised, dict[str, Curve]]:
+    """Return the node's curve, and those of pods whose own containers differ."""
+    seen: list[Observation] = []
+    for container in containers:
+        linux = container.linux
+        cgroup = cgroup_of(linux.cgroups_path)
+        resources = linux.resources
+        if cgroup is None:
+            continue
+        shares, unified = resources.cpu.shares.value, resources.unified
+        one = observe(tree, cgroup, shares, unified, shows_unified=shows_unified)
+        if one is not None:
+            seen.append(one)
+            if len(seen) == MAX_OBSERVED:
+                break
+    node = recognise_curve(seen)
+    curves: dict[str, Curve] = {}
+    for uid in {one.pod_uid for one in seen}:
+        of_pod = recognise_curve(seen, uid)
+        if of_pod.certain and of_pod.curve is not node.curve:
+            curves[uid] = of_pod.curve
+    return node, curves
+
+
+def survey(
+    pods: Iterable[view.PodSandbox],
+    containers: Iterable[view.Container],
+    plan: Plan,
+    tree: Tree | None,
+) -> tuple[dict[str, Known], list[Missing]]:
+    """Return what is known of containers that exist, and what they miss."""
+    by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
+    known: dict[str, Known] = {}
+    missing: list[Missing] = []
+    for message in containers:
+        pod = by_id.get(message.pod_sandbox_id, _NO_POD)
+        try:
+            container = read_existing(message)
+            decision = _decide(pod, container, plan)
+        except (ConversionError, HandlerFailed):
+            continue  # it runs, whatever we think of it
+        parent, cgroup = cgroups_of(pod, message)
+        wanted = expected_of(decision)
+        has = container.resources.unified
+        ours = {f: v for f, v in wanted.items() if has.get(f) == v}
+        known[message.id] = Known(cgroup, ours)
+        absent = {
+            file: value
+            for file, value in decision.files.items()
+            if file not in ours and not _holds(tree, cgroup, file, value)
+        }
+        if absent or decision.writes:
+            become = Known(cgroup, wanted)
+            idle = bool(decision.cleared)
+            missing.append(
+                Missing(message.id, become, parent, absent, decision.writes, idle)
+            )
+    return known, missing
+
+
+def conclude_ours(pod: Pod, container: Container, plan: Plan) -> frozenset[str]:
+    """Return which of a container's cgroup v2 values came from us, as far as it shows.
+
+    Those that we would set today; and of files that kubelet has no use for, any value.
+    """
+    given = container.resources
+    if not given.unified:
+        return frozenset()
+    bare = container._replace(resources=given._replace(unified={}))
+    try:
+        files = decide(pod, bare, plan.facts, plan.config).files
+    except HandlerFailed:
+        return frozenset()
+    return frozenset(
+        file
+        for file, value in files.items()
+        if file in given.unified
+        and (given.unified[file] == value or file not in _KUBELETS)
+    )
+
+
+def expected_of(decision: Decision) -> dict[str, str]:
+    """Return what the container's files hold when all of a decision is done."""
+    files = dict(decision.files)
+    for write in decision.writes:
+        if write.level is Level.CONTAINER:
+            files[write.file] = write.value
+    return files
+
+
+_NO_POD = Pod()
+
+
+def _decide(pod: Pod, container: Container, plan: Plan) -> Decision:
+    ours = conclude_ours(pod, container, plan)
+    return decide(pod, container._replace(ours=ours), plan.facts, plan.config)
+
+
+def _holds(tree: Tree | None, cgroup: str | None, file: str, value: str) -> bool:
+    """Whether a file has its value already; what cannot be seen may not."""
+    if tree is None or cgroup is None:
+        return False
+    there = held(tree, cgroup, file)
+    return there is not None and same(file, value, there)
