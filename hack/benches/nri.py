@@ -1,7 +1,9 @@
 """The NRI door against the Go reference, on the real runtime library.
 
-Three plugins take turns on one runtime, so that whatever else the machine does hits
-all of them: ours, the same conversions on the Go stub, and the floor (floor.py).
+Plugins take turns on one runtime, so that whatever else the machine does hits all of
+them: ours as it comes, ours with every handler on and with rules (and once more where
+it may write cgroups, in a tree of plain files), the conversions alone on the Go stub,
+and the floor (floor.py).
 Every figure is the median over the turns; every ratio is the median of the ratios
 within a turn.
 """
@@ -17,12 +19,27 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from support.gopeers import NEWEST, Child, GoRuntime, build_go_peers, nriplugin_command
+from support.trees import make_v2
 
 REQUEST_BYTES = 3000
 CONTAINERS = 100
 WARM_UP = 300
 SYNC_SIZES = (2000, 8000)
 PRESENT = (10, 1000, 10_000)
+
+# The pod that the runtime makes up for its requests.
+POD = "/kubepods/burstable/pod0c7a3d52-9c1e-4f6b-8d35-000000900000"
+# Two rules that do not match the pod, and every handler with something to say.
+EVERYTHING = """
+memoryQoS: {enabled: true, swap: 0, oomGroup: true}
+cpuBurst: {enabled: true, percent: 50}
+cpuQoS: {enabled: true, level: BE}
+memoryQoSLevel: {enabled: true, level: HLS}
+unifiedAnnotations: {enabled: true, allowed: [pids.max, memory.high]}
+rules:
+- {match: {namespace: "team-*"}, cpuBurst: {enabled: false}}
+- {match: {labels: {app: db}, podGroup: "train-*"}, memoryQoS: {enabled: false}}
+"""
 
 Figures = dict[str, float]
 
@@ -38,10 +55,21 @@ class Bench:
     def __init__(self, peers: Path, runtime: GoRuntime) -> None:
         self._runtime = runtime
         self._syncs = 0
+        tree = Path(runtime.socket).with_name("cgroup")
+        config = Path(runtime.socket).with_name("config.yaml")
+        config.write_text(EVERYTHING)
+        make_v2(tree, ("/kubepods", "/kubepods/burstable", POD))
+        (tree / POD.lstrip("/") / "cpu.max").write_text("400000 100000\n")
+        handlers = [
+            *nriplugin_command(runtime.socket, "--config", str(config)),
+            *("--cgroup-root", str(tree)),
+        ]
         floor = str(Path(__file__).with_name("floor.py"))
         stub = str(peers / f"stubplugin-{runtime.version}")
         self.plugins = {
             "nriplugin": list(nriplugin_command(runtime.socket)),
+            "all handlers": [*handlers, "--read-only"],
+            "and writes": handlers,
             "go": [stub, "-socket-path", runtime.socket, "-idx", "90"],
             "floor": [sys.executable, floor, runtime.socket],
         }
@@ -105,8 +133,9 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
                 turns[name].append(bench.turn(name, args.requests))
         result["request"] = {name: medians(figures) for name, figures in turns.items()}
         result["ratio"] = {
-            "to go": ratios(turns["nriplugin"], turns["go"]),
-            "to floor": ratios(turns["nriplugin"], turns["floor"]),
+            f"{name} to {other}": ratios(turns[name], turns[other])
+            for name in ("nriplugin", "all handlers", "and writes")
+            for other in ("go", "floor")
         }
         result["synchronize"] = {}
         for size in SYNC_SIZES:
@@ -145,7 +174,7 @@ def print_table(result: dict[str, dict[str, Figures]]) -> None:
     """Print the figures for people."""
     titles = {
         "request": f"CreateContainer, {REQUEST_BYTES} bytes, {CONTAINERS} containers",
-        "ratio": "nriplugin's share (medians of the ratios within a turn)",
+        "ratio": "ours to others' (medians of the ratios within a turn)",
         "synchronize": "Synchronize, by number of containers",
         "present": "nriplugin's CreateContainer, by number of containers present",
         "start": "from exec",
@@ -154,12 +183,12 @@ def print_table(result: dict[str, dict[str, Figures]]) -> None:
     for part, rows in result.items():
         columns = list(dict.fromkeys(name for row in rows.values() for name in row))
         print(f"\n{titles[part]}")
-        print(f"{'':16}" + "".join(f"{column:>19}" for column in columns))
+        print(f"{'':22}" + "".join(f"{column:>19}" for column in columns))
         for row, figures in rows.items():
             cells = (
                 f"{figures[name]:.2f}" if name in figures else "" for name in columns
             )
-            print(f"{row:16}" + "".join(f"{cell:>19}" for cell in cells))
+            print(f"{row:22}" + "".join(f"{cell:>19}" for cell in cells))
 
 
 def main() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from nriplugin.cgroup.paths import cgroup_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -15,8 +17,13 @@ if TYPE_CHECKING:
 class Known(NamedTuple):
     """What we know of a container."""
 
-    cgroup: str | None
+    cgroups_path: str  # as in its OCI spec
     files: Mapping[str, str]  # that are to hold these values, by our decision
+
+    @property
+    def cgroup(self) -> str | None:
+        """Return the container's cgroup, where it has one that we understand."""
+        return cgroup_of(self.cgroups_path)
 
 
 class Inventory:

@@ -5,9 +5,10 @@ The request thread reads it, others replace it: a decision never sees half a cha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nriplugin.agent.answered import Answered
 from nriplugin.engine.model import NodeFacts
 from nriplugin.engine.settings import DEFAULT_CONFIG
 
@@ -26,10 +27,11 @@ class Plan:
     facts: NodeFacts = field(default_factory=NodeFacts)
     # The curves of pods whose containers differ from the node's, by UID.
     curves: Mapping[str, Curve] = field(default_factory=dict)
-    # Both follow: whether nothing is ever decided, and whether nothing but a
+    # All follow: whether nothing is ever decided, and whether nothing but a
     # container's own numbers counts, so that its pod need not even be read.
     idle: bool = field(init=False)
     plain: bool = field(init=False)
+    answered: Answered = field(init=False)
 
     def __post_init__(self) -> None:
         config = self.config
@@ -38,7 +40,5 @@ class Plan:
         plain = config.base.only_resources and not config.rules and not self.curves
         object.__setattr__(self, "idle", idle)
         object.__setattr__(self, "plain", plain)
-
-    def with_(self, **changes: object) -> Plan:
-        """Return the same with something else."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+        answered = Answered(config, self.curves, plain=plain)
+        object.__setattr__(self, "answered", answered)

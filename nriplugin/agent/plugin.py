@@ -13,6 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from nriplugin.agent.answered import Answer
 from nriplugin.agent.answers import adjustment, files_update, whole_update
 from nriplugin.agent.inventory import Inventory, Known
 from nriplugin.agent.keeper import Keeper
@@ -208,20 +209,23 @@ class NodePlugin(Plugin):
         plan = self._plan
         if plan.idle:
             return None
-        message = request.container
-        if plan.plain:
-            pod, container = _NO_POD, _bare(core_from_nri(message.linux.resources))
-        else:
-            pod = parse_pod(request.pod, plan.curves)
-            if not self._files_known:
-                plan = self._look_at_files(pod, message)
-            container = read_container(message)
-        decision = decide(pod, container, plan.facts, plan.config)
+        if not (plan.plain or self._files_known):
+            plan = self._look_at_files(request)
+        key = plan.answered.key_of(request)
+        answer = plan.answered.get(key)
+        if answer is None:
+            answer = self._decide(request, plan)
+            plan.answered.put(key, answer)
+        decision = answer.decision
         if decision.refused or decision.warnings:
-            self._note(request.pod, message, decision)
-        if decision.writes or self._remembers:
-            self._created(pod, message, decision)
-        return adjustment(decision)
+            self._note(request.pod, request.container, decision)
+        if self._remembers:
+            message = request.container
+            known = Known(message.linux.cgroups_path, answer.files)
+            self.inventory.put(message.id, known)
+        if decision.writes:
+            self._write_new(request, answer)
+        return answer.response
 
     def update_container(  # type: ignore[override] # the view declared above
         self, request: view.UpdateContainerRequest
@@ -258,10 +262,20 @@ class NodePlugin(Plugin):
         """Whether containers have to be known by more than their requests."""
         return not self._plan.plain or self._adopt is not None
 
-    def _created(self, pod: Pod, message: view.Container, decision: Decision) -> None:
-        """Take note of a container that is about to be made."""
-        known = Known(cgroups_of(pod, message)[1], expected_of(decision))
-        self.inventory.put(message.id, known)
+    def _decide(self, request: view.CreateContainerRequest, plan: Plan) -> Answer:
+        """Decide about a container that is about to be made."""
+        message = request.container
+        if plan.plain:
+            pod, container = _NO_POD, _bare(core_from_nri(message.linux.resources))
+        else:
+            pod = parse_pod(request.pod, plan.curves)
+            container = read_container(message)
+        decision = decide(pod, container, plan.facts, plan.config)
+        return Answer(decision, adjustment(decision), expected_of(decision))
+
+    def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+        """Do what a decision about a new container has the executor do."""
+        raise NotImplementedError  # facts that say so have no executor
 
     def _updating(self, pod: Pod, message: view.Container, decision: Decision) -> None:
         """Take note of a container that is about to be changed."""
@@ -270,15 +284,16 @@ class NodePlugin(Plugin):
     def _becoming(self, message: view.Container, decision: Decision) -> Known:
         known = self.inventory.get(message.id)
         before = {} if known is None else known.files
-        cgroup = cgroups_of(_NO_POD, message)[1]
-        return Known(cgroup, {**before, **expected_of(decision)})
+        files = {**before, **expected_of(decision)}
+        return Known(message.linux.cgroups_path, files)
 
-    def _look_at_files(self, pod: Pod, message: view.Container) -> Plan:
+    def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:
         """Find out which files containers have here: in a pod's cgroup they show.
 
         On a node without pods there is nothing to look at before this.
         """
-        parent, _ = cgroups_of(pod, message)
+        pod = parse_pod(request.pod, {})
+        parent, _ = cgroups_of(pod, request.container)
         assert self._tree is not None
         files = None if parent is None else container_files(self._tree, parent)
         if files is not None:

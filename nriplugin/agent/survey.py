@@ -94,14 +94,14 @@ def survey(
         wanted = expected_of(decision)
         has = container.resources.unified
         ours = {f: v for f, v in wanted.items() if has.get(f) == v}
-        known[message.id] = Known(cgroup, ours)
+        known[message.id] = Known(message.linux.cgroups_path, ours)
         absent = {
             file: value
             for file, value in decision.files.items()
             if file not in ours and not _holds(tree, cgroup, file, value)
         }
         if absent or decision.writes:
-            become = Known(cgroup, wanted)
+            become = Known(message.linux.cgroups_path, wanted)
             idle = bool(decision.cleared)
             missing.append(
                 Missing(message.id, become, parent, absent, decision.writes, idle)

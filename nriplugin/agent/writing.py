@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.agent.inventory import Known
 from nriplugin.agent.plugin import NodePlugin
-from nriplugin.agent.reading import cgroups_of
-from nriplugin.agent.survey import expected_of
+from nriplugin.agent.reading import cgroups_of, parse_pod
 from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.updates import Status
 from nriplugin.engine.decision import When
@@ -26,6 +25,7 @@ from nriplugin.errors import NRIPluginError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nriplugin.agent.answered import Answer
     from nriplugin.agent.survey import Missing
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.cgroup.tree import Tree
@@ -97,9 +97,11 @@ class WritingPlugin(NodePlugin):
 
     # Creation
 
-    def _created(self, pod: Pod, message: view.Container, decision: Decision) -> None:
-        super()._created(pod, message, decision)
-        self._write_or_wait(pod, message, decision, creating=True)
+    def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+        pod = parse_pod(request.pod, {})
+        message = request.container
+        known = Known(message.linux.cgroups_path, answer.files)
+        self._write_or_wait(pod, message, answer.decision, known, creating=True)
 
     def start_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
@@ -112,7 +114,8 @@ class WritingPlugin(NodePlugin):
     # Updates
 
     def _updating(self, pod: Pod, message: view.Container, decision: Decision) -> None:
-        self._write_or_wait(pod, message, decision, creating=False)
+        known = self._becoming(message, decision)
+        self._write_or_wait(pod, message, decision, known, creating=False)
 
     def post_update_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
@@ -134,14 +137,15 @@ class WritingPlugin(NodePlugin):
             self.keeper.soon(partial(self._hands.forget, known.cgroup))
 
     def _write_or_wait(
-        self, pod: Pod, message: view.Container, decision: Decision, *, creating: bool
+        self,
+        pod: Pod,
+        message: view.Container,
+        decision: Decision,
+        known: Known,
+        *,
+        creating: bool,
     ) -> None:
         parent, cgroup = cgroups_of(pod, message)
-        known = (
-            Known(cgroup, expected_of(decision))
-            if creating
-            else self._becoming(message, decision)
-        )
         before = [w for w in decision.writes if w.when is When.BEFORE]
         after = [w for w in decision.writes if w.when is When.AFTER]
         if before and parent is not None and self._hands is not None:

@@ -7,12 +7,13 @@ import logging
 import os
 import sys
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
 
 from nriplugin.agent.plugin import NodePlugin
-from nriplugin.cgroup.node import detect_node
+from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.hands.facts import node_facts
 from nriplugin.nri.launch import DEFAULT_SOCKET, launch_from
@@ -21,6 +22,8 @@ from nriplugin.nri.runner import Runner, stopping_on_signals
 if TYPE_CHECKING:
     import argparse
     from contextlib import AbstractContextManager
+
+    from nriplugin.cgroup.node import Node
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="log what happens, in detail"
     )
+    parser.add_argument(
+        "--read-only",
+        action="store_true",
+        help="never write to cgroups, only answer; what needs more is left alone",
+    )
+    add_node_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -60,7 +69,7 @@ def main(args: argparse.Namespace) -> int:
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
-    plugin = _plugin_of_node()
+    plugin = _plugin_for(node_of(args), read_only=args.read_only)
     reloading: AbstractContextManager[None] = nullcontext()
     if args.config is not None:
         from nriplugin.agent.reload import ConfigWatch, watching
@@ -90,16 +99,15 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _plugin_of_node() -> NodePlugin:
+def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
     """Look at the node, and return the plugin for it."""
-    node = detect_node(os.environ)
     try:
         tree = node.open_tree()
     except CgroupError as exc:
         return NodePlugin(node_facts(node, None), blind_because=str(exc))
     facts = node_facts(node, tree)
-    if not facts.writable:
-        return NodePlugin(facts, tree)
+    if read_only or not facts.writable:
+        return NodePlugin(replace(facts, writable=False), tree)
     from nriplugin.agent.writing import WritingPlugin
     from nriplugin.hands.hands import Hands
 

@@ -104,6 +104,7 @@ func syntheticContainer(index, pod, bytes int) *api.Container {
 		Linux: &api.LinuxContainer{
 			Namespaces:  []*api.LinuxNamespace{{Type: "pid"}, {Type: "mount"}, {Type: "cgroup"}},
 			Resources:   syntheticResources(),
+			OomScoreAdj: api.Int(900),
 			CgroupsPath: fmt.Sprintf("/kubepods/burstable/pod%s/%s", podUID(pod), containerID(index)),
 		},
 	}
