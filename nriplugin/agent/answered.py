@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Some 2 KB each; when there are more, the node has no pattern worth remembering.
 MAX_ANSWERS = 512
+# An annotation may have 256 KiB, and a key keeps those that count.
+MAX_POD_BYTES = 16 * 1024
 
 _OURS = SUFFIX.encode()
 _parse_pod = view.PodSandbox.FromString
@@ -51,6 +53,9 @@ class Answered:
         self._plain = plain
         self._telling = telling_keys(config)
 
+    def __len__(self) -> int:
+        return len(self._answers)
+
     def key_of(self, request: view.CreateContainerRequest) -> tuple[Any, ...] | None:
         """Return all that counts for a decision; None for a pod that is too special.
 
@@ -69,7 +74,7 @@ class Answered:
         if self._plain:
             return numbers
         payload = request.pod
-        if _OURS in payload:
+        if _OURS in payload or len(payload) > MAX_POD_BYTES:
             return None
         pod = _parse_pod(payload)
         labels, annotations = self._telling

@@ -19,6 +19,13 @@ class Known(NamedTuple):
 
     cgroups_path: str  # as in its OCI spec
     files: Mapping[str, str]  # that are to hold these values, by our decision
+    # Files that came from us too, with values that we would not give them now.
+    outdated: frozenset[str] = frozenset()
+
+    @property
+    def ours(self) -> frozenset[str]:
+        """Return the files in which nobody else's wish is."""
+        return self.outdated.union(self.files)
 
     @property
     def cgroup(self) -> str | None:
@@ -45,10 +52,10 @@ class Inventory:
         with self._lock:
             self._known[container_id] = known
 
-    def change(self, container_id: str, known: Known) -> bool:
-        """Remember what a container has become, unless it is gone."""
+    def change(self, container_id: str, was: Known, known: Known) -> bool:
+        """Remember what a container has become, unless it is gone or has changed."""
         with self._lock:
-            if container_id not in self._known:
+            if self._known.get(container_id) is not was:
                 return False
             self._known[container_id] = known
             return True

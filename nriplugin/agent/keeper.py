@@ -25,7 +25,7 @@ class Keeper:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._soon: SimpleQueue[Job | None] = SimpleQueue()
+        self._soon: SimpleQueue[Job] = SimpleQueue()
         # Guards the rest, which two threads change.
         self._lock = threading.Lock()
         self._later: deque[Job] = deque()
@@ -35,6 +35,7 @@ class Keeper:
         self._every_s = 0.0
         self._next_again = 0.0
         self._thread: threading.Thread | None = None
+        self._stopping = False
 
     def soon(self, job: Job) -> None:
         """Run a job as soon as those before it are done."""
@@ -60,15 +61,17 @@ class Keeper:
             self.soon(_nothing)
 
     def stop(self) -> None:
-        """End the thread, if there is one, after the job under way."""
-        if self._thread is not None:
-            self._soon.put(None)
-            self._thread.join()
-            self._thread = None
+        """End the thread, if there is one, after the job under way; others are lost."""
+        with self._lock:
+            self._stopping = True
+            thread = self._thread
+        if thread is not None:
+            self._soon.put(_nothing)
+            thread.join()
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None:
+            if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(
                     target=self._run, name="keeper", daemon=True
                 )
@@ -80,7 +83,7 @@ class Keeper:
                 job = self._soon.get(timeout=self._patience_s())
             except Empty:
                 job = self._due()
-            if job is None:
+            if self._stopping:
                 return
             try:
                 job()

@@ -37,7 +37,8 @@ class Plan:
         config = self.config
         nobody = not config.base.active and not config.rules
         idle = nobody or self.facts.cgroup_version != 2
-        plain = config.base.only_resources and not config.rules and not self.curves
+        differ = bool(self.curves) and config.curve is None
+        plain = config.base.only_resources and not config.rules and not differ
         object.__setattr__(self, "idle", idle)
         object.__setattr__(self, "plain", plain)
         answered = Answered(config, self.curves, plain=plain)

@@ -28,6 +28,7 @@ from nriplugin.agent.refusals import Refusals
 from nriplugin.agent.survey import conclude_ours, expected_of, recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
+from nriplugin.cgroup.places import identify
 from nriplugin.convert.sources import core_from_nri
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
@@ -85,6 +86,7 @@ class NodePlugin(Plugin):
         self._tree = tree
         self._plan = Plan(facts=facts or NodeFacts())
         self._replacing = threading.Lock()  # the plan: by requests and by reloads
+        self._applying = threading.Lock()
         self._files_known = tree is None
         self._adopt: AdoptSection | None = None
         self._release: Release = (0, 0)
@@ -102,14 +104,18 @@ class NodePlugin(Plugin):
 
     def apply(self, config: Config) -> None:
         """Take a configuration, also while serving."""
-        with self._replacing:
-            self._plan = replace(self._plan, config=config.engine)
-            self.failure_policy = config.failure_policy
-            self._adopt = config.adopt if config.adopt.enabled else None
-        self._prepare(config)
+        with self._applying:
+            self._prepare(config)
+            with self._replacing:
+                self._plan = replace(self._plan, config=config.engine)
+                self.failure_policy = config.failure_policy
+                self._adopt = config.adopt if config.adopt.enabled else None
 
     def _prepare(self, config: Config) -> None:
-        """Get ready for what a configuration needs beside decisions."""
+        """Get ready for what a configuration needs beside decisions.
+
+        Before it is in force: if this fails, nothing has changed.
+        """
         if config.repair.enabled:
             _log.warning("repair: on, but the cgroups cannot be written: left alone")
 
@@ -142,12 +148,12 @@ class NodePlugin(Plugin):
     ) -> list[nri.ContainerUpdate] | None:
         """Learn from existing containers, and give them what they miss, if asked to."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
+        self.inventory.replace({})
         if self._plan.idle:
             return None
         if self._tree is not None:
             self._recognise_curve(containers, self._tree)
         if not self._remembers:
-            self.inventory.replace({})
             return None
         known, missing = survey(pods, containers, self._plan, self._tree)
         self.inventory.replace(known)
@@ -158,8 +164,6 @@ class NodePlugin(Plugin):
     def _recognise_curve(
         self, containers: Sequence[view.Container], tree: Tree
     ) -> None:
-        if self._plan.config.curve is not None:
-            return
         shows = self._release >= _SHOWS_UNIFIED
         found, curves = recognise(containers, tree, shows_unified=shows)
         with self._replacing:
@@ -167,7 +171,8 @@ class NodePlugin(Plugin):
                 self._plan.facts, curve=found.curve, curve_evidence=found.evidence
             )
             self._plan = replace(self._plan, facts=facts, curves=curves)
-        _log.info("curve: %s (%s)", found.curve, found.evidence)
+        if self._plan.config.curve is None:  # else it is for a time without that
+            _log.info("curve: %s (%s)", found.curve, found.evidence)
 
     def _adopt_missing(
         self, missing: Sequence[Missing], adopt: AdoptSection
@@ -188,11 +193,11 @@ class NodePlugin(Plugin):
             adopt.per_second,
         )
         for one in now:
-            self.inventory.change(one.container_id, one.known)
+            self.inventory.change(one.container_id, one.was, one.known)
         return [files_update(one.container_id, _carried(one)) for one in now]
 
     def _adopt_later(self, one: Missing) -> None:
-        if self.inventory.change(one.container_id, one.known):
+        if self.inventory.change(one.container_id, one.was, one.known):
             self.enqueue_update(files_update(one.container_id, _carried(one)))
 
     def disconnected(self, reason: str) -> None:
@@ -232,21 +237,22 @@ class NodePlugin(Plugin):
     ) -> nri.UpdateContainerResponse | None:
         """Answer with kubelet's whole request, which ours replaces, and the files."""
         plan = self._plan
-        if plan.idle:
-            return None
         message, wanted = request.container, request.linux_resources
+        if plan.idle:
+            self.inventory.drop(message.id)  # what it becomes is not our decision
+            return None
         pod = parse_pod(request.pod, plan.curves)
         container = read_existing(message)
         known = self.inventory.get(message.id)
-        ours = conclude_ours(pod, container, plan) if known is None else known.files
+        ours = conclude_ours(pod, container, plan) if known is None else known.ours
         container = container._replace(ours=ours)
         asked = core_from_nri(wanted)
         use = self._use_of(message, asked)
         decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
         if decision.refused or decision.warnings:
             self._note(request.pod, message, decision)
-        if decision.writes or self._remembers:
-            self._updating(pod, message, decision)
+        if known is not None or decision.writes or self._remembers:
+            self._updating(pod, request, decision)
         return whole_update(message.id, wanted, decision)
 
     def remove_container(  # type: ignore[override] # the view declared above
@@ -277,28 +283,41 @@ class NodePlugin(Plugin):
         """Do what a decision about a new container has the executor do."""
         raise NotImplementedError  # facts that say so have no executor
 
-    def _updating(self, pod: Pod, message: view.Container, decision: Decision) -> None:
+    def _updating(
+        self, pod: Pod, request: view.UpdateContainerRequest, decision: Decision
+    ) -> None:
         """Take note of a container that is about to be changed."""
-        self.inventory.put(message.id, self._becoming(message, decision))
+        self.inventory.put(request.container.id, self._becoming(request, decision))
 
-    def _becoming(self, message: view.Container, decision: Decision) -> Known:
+    def _becoming(
+        self, request: view.UpdateContainerRequest, decision: Decision
+    ) -> Known:
+        message, explicit = request.container, request.linux_resources.unified
+        expected = expected_of(decision)
+        path = message.linux.cgroups_path
         known = self.inventory.get(message.id)
-        before = {} if known is None else known.files
-        files = {**before, **expected_of(decision)}
-        return Known(message.linux.cgroups_path, files)
+        if known is None:
+            return Known(path, expected)
+        # What somebody sets explicitly now is no longer ours.
+        kept = {f: v for f, v in known.files.items() if f not in explicit}
+        outdated = known.outdated.difference(explicit, expected)
+        return Known(path, {**kept, **expected}, outdated)
 
     def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:
         """Find out which files containers have here: in a pod's cgroup they show.
 
-        On a node without pods there is nothing to look at before this.
+        On a node without pods there is nothing to look at before this. One that kubelet
+        did not make may live anywhere, and tells nothing about the others.
         """
         pod = parse_pod(request.pod, {})
         parent, _ = cgroups_of(pod, request.container)
+        place = None if parent is None else identify(parent)
+        if parent is None or place is None or place.level != "pod":
+            return self._plan
         assert self._tree is not None
-        files = None if parent is None else container_files(self._tree, parent)
+        files = container_files(self._tree, parent)
         if files is not None:
-            driver = "systemd" if pod.cgroup_parent.endswith(".slice") else "cgroupfs"
-            self._learn(files=files, driver=driver)
+            self._learn(files=files, driver=place.driver.value)
             self._files_known = True
         return self._plan
 

@@ -40,6 +40,7 @@ class Missing(NamedTuple):
     """What a container has not got, and would get if it were made now."""
 
     container_id: str
+    was: Known  # if that is no longer so, the rest is no longer true either
     known: Known  # what it will be
     pod: str | None
     files: Mapping[str, str]
@@ -87,14 +88,17 @@ def survey(
         pod = by_id.get(message.pod_sandbox_id, _NO_POD)
         try:
             container = read_existing(message)
-            decision = _decide(pod, container, plan)
+            concluded = conclude_ours(pod, container, plan)
+            container = container._replace(ours=concluded)
+            decision = decide(pod, container, plan.facts, plan.config)
         except (ConversionError, HandlerFailed):
             continue  # it runs, whatever we think of it
         parent, cgroup = cgroups_of(pod, message)
         wanted = expected_of(decision)
         has = container.resources.unified
         ours = {f: v for f, v in wanted.items() if has.get(f) == v}
-        known[message.id] = Known(message.linux.cgroups_path, ours)
+        was = Known(message.linux.cgroups_path, ours, concluded.difference(ours))
+        known[message.id] = was
         absent = {
             file: value
             for file, value in decision.files.items()
@@ -104,7 +108,7 @@ def survey(
             become = Known(message.linux.cgroups_path, wanted)
             idle = bool(decision.cleared)
             missing.append(
-                Missing(message.id, become, parent, absent, decision.writes, idle)
+                Missing(message.id, was, become, parent, absent, decision.writes, idle)
             )
     return known, missing
 
@@ -140,11 +144,6 @@ def expected_of(decision: Decision) -> dict[str, str]:
 
 
 _NO_POD = Pod()
-
-
-def _decide(pod: Pod, container: Container, plan: Plan) -> Decision:
-    ours = conclude_ours(pod, container, plan)
-    return decide(pod, container._replace(ours=ours), plan.facts, plan.config)
 
 
 def _holds(tree: Tree | None, cgroup: str | None, file: str, value: str) -> bool:

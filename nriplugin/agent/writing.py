@@ -8,13 +8,16 @@ so that no request waits for the kernel to reclaim memory.
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from math import inf
 from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.agent.inventory import Known
+from nriplugin.agent.plan import Plan
 from nriplugin.agent.plugin import NodePlugin
 from nriplugin.agent.reading import cgroups_of, parse_pod
 from nriplugin.api import view_pb2 as view
@@ -23,7 +26,7 @@ from nriplugin.engine.decision import When
 from nriplugin.errors import NRIPluginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from nriplugin.agent.answered import Answer
     from nriplugin.agent.survey import Missing
@@ -48,7 +51,8 @@ class _Pending(NamedTuple):
     known: Known
     pod: str
     writes: Sequence[Write]
-    since: float
+    until: float  # when the runtime is not expected to be at it any more
+    overtaken: bool = False  # by a write of ours, of what was right until then
 
 
 class WritingPlugin(NodePlugin):
@@ -69,7 +73,10 @@ class WritingPlugin(NodePlugin):
         self._open_hands = open_hands
         self._hands: Hands | None = None
         self._repairs = False
-        self._pending: dict[str, _Pending] = {}
+        # By container: those that are to start, and those that are being updated.
+        self._starting: dict[str, _Pending] = {}
+        self._updates: dict[str, _Pending] = {}
+        self._keeper_writes_to = ""
         super().__init__(replace(facts, writable=False), tree)
 
     def close(self) -> None:
@@ -81,7 +88,9 @@ class WritingPlugin(NodePlugin):
     def _prepare(self, config: Config) -> None:
         """Open the hands for the first configuration that has a use for them."""
         repair = config.repair
-        if self._hands is None and (self._remembers or repair.enabled):
+        plain = Plan(config=config.engine).plain
+        needed = not plain or config.adopt.enabled or repair.enabled
+        if self._hands is None and needed:
             try:
                 self._hands = self._open_hands()
             except NRIPluginError as exc:
@@ -98,63 +107,77 @@ class WritingPlugin(NodePlugin):
     # Creation
 
     def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
-        pod = parse_pod(request.pod, {})
-        message = request.container
-        known = Known(message.linux.cgroups_path, answer.files)
-        self._write_or_wait(pod, message, answer.decision, known, creating=True)
+        message, writes = request.container, answer.decision.writes
+        parent, _ = cgroups_of(parse_pod(request.pod, {}), message)
+        self._write_before(writes, parent, None)
+        after = [w for w in writes if w.when is When.AFTER]
+        if after:
+            known = Known(message.linux.cgroups_path, answer.files)
+            self._starting[message.id] = _Pending(known, parent or "", after, inf)
 
     def start_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
         """Write what has to wait for the cgroup: it is there, and no process runs."""
-        pending = self._pending.pop(container.id, None)
+        pending = self._starting.pop(container.id, None)
         if pending is not None:
             self._carry_out(pending)
 
     # Updates
 
-    def _updating(self, pod: Pod, message: view.Container, decision: Decision) -> None:
-        known = self._becoming(message, decision)
-        self._write_or_wait(pod, message, decision, known, creating=False)
+    def _updating(
+        self, pod: Pod, request: view.UpdateContainerRequest, decision: Decision
+    ) -> None:
+        message, writes = request.container, decision.writes
+        parent, cgroup = cgroups_of(pod, message)
+        pending = _Pending(
+            self._becoming(request, decision),
+            parent or "",
+            [w for w in writes if w.when is When.AFTER],
+            monotonic() + UPDATE_PATIENCE_S,
+        )
+        # Said before asking: either the keeper sees it and leaves the container alone,
+        # or we see the keeper, and what it is writing is put right later.
+        self._updates[message.id] = pending
+        if self._keeper_writes_to == message.id:
+            self._updates[message.id] = pending._replace(overtaken=True)
+        self._write_before(writes, parent, cgroup)
 
     def post_update_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
         """Take note that the runtime has done it, and do the rest."""
-        pending = self._pending.pop(container.id, None)
+        pending = self._updates.pop(container.id, None)
         if pending is not None:
             self.inventory.put(container.id, pending.known)
-            if pending.writes:
-                self.keeper.soon(partial(self._carry_out, pending))
+            if pending.writes or pending.overtaken:
+                self.keeper.soon(partial(self._finish_update, container.id, pending))
+
+    def _finish_update(self, container_id: str, pending: _Pending) -> None:
+        with self._writing_to(container_id):
+            if self._is_changing(container_id, pending.known):
+                return  # by another update, which has its own end
+            self._carry_out(pending)
+            cgroup = pending.known.cgroup
+            if pending.overtaken and self._hands is not None and cgroup is not None:
+                _say(self._hands.put(pending.known.files, cgroup))
 
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
         """Forget the container."""
-        self._pending.pop(container.id, None)
+        self._starting.pop(container.id, None)
+        self._updates.pop(container.id, None)
         known = self.inventory.drop(container.id)
         if known is not None and known.cgroup is not None and self._hands is not None:
             self.keeper.soon(partial(self._hands.forget, known.cgroup))
 
-    def _write_or_wait(
-        self,
-        pod: Pod,
-        message: view.Container,
-        decision: Decision,
-        known: Known,
-        *,
-        creating: bool,
+    def _write_before(
+        self, writes: Sequence[Write], parent: str | None, cgroup: str | None
     ) -> None:
-        parent, cgroup = cgroups_of(pod, message)
-        before = [w for w in decision.writes if w.when is When.BEFORE]
-        after = [w for w in decision.writes if w.when is When.AFTER]
+        before = [w for w in writes if w.when is When.BEFORE]
         if before and parent is not None and self._hands is not None:
-            own = None if creating else cgroup
-            _say(self._hands.carry_out(before, parent, own))
-        if after or not creating:
-            self._pending[message.id] = _Pending(
-                known, parent or "", after, monotonic()
-            )
+            _say(self._hands.carry_out(before, parent, cgroup))
 
     def _carry_out(self, pending: _Pending) -> None:
         if self._hands is not None:
@@ -162,6 +185,16 @@ class WritingPlugin(NodePlugin):
             _say(self._hands.carry_out(writes, pending.pod, cgroup))
 
     # Containers that exist
+
+    def synchronize(  # type: ignore[override] # the view declared above
+        self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
+    ) -> list[nri.ContainerUpdate] | None:
+        """Forget what the last connection left unfinished; the rest as all plugins."""
+        there = {container.id for container in containers}
+        for container_id in self._starting.keys() - there:
+            del self._starting[container_id]
+        self._updates.clear()
+        return super().synchronize(pods, containers)
 
     def _adopt_missing(
         self, missing: Sequence[Missing], adopt: AdoptSection
@@ -182,16 +215,17 @@ class WritingPlugin(NodePlugin):
         hands, cgroup = self._hands, one.known.cgroup
         if hands is None or cgroup is None:
             return
-        if self.inventory.get(one.container_id) is None:
-            return  # it is gone
         before = [w for w in one.writes if w.when is When.BEFORE]
         after = [w for w in one.writes if w.when is When.AFTER]
-        if one.pod is not None:
-            _say(hands.carry_out(before, one.pod, cgroup))
-        _say(hands.put(one.files, cgroup))
-        if one.pod is not None:
-            _say(hands.carry_out(after, one.pod, cgroup))
-        self.inventory.change(one.container_id, one.known)
+        with self._writing_to(one.container_id):
+            if self._is_changing(one.container_id, one.was):
+                return  # or gone, or changed: then an update has asked us
+            if one.pod is not None:
+                _say(hands.carry_out(before, one.pod, cgroup))
+            _say(hands.put(one.files, cgroup))
+            if one.pod is not None:
+                _say(hands.carry_out(after, one.pod, cgroup))
+            self.inventory.change(one.container_id, one.was, one.known)
 
     def repair(self) -> None:
         """Put right what somebody else changed, in every container that we know."""
@@ -199,19 +233,33 @@ class WritingPlugin(NodePlugin):
         if hands is None:
             return
         for container_id, known in self.inventory.snapshot().items():
-            if known.cgroup is None or self._is_changing(container_id, known):
+            cgroup = known.cgroup
+            if cgroup is None:
                 continue
-            outcomes = hands.put(known.files, known.cgroup)
+            with self._writing_to(container_id):
+                if self._is_changing(container_id, known):
+                    continue
+                outcomes = hands.put(known.files, cgroup)
             _say(outcomes)
             for outcome in outcomes:
                 if outcome.status is Status.WRITTEN:
                     _log.info("repair: %s: %s", outcome.path, outcome.content)
 
+    @contextmanager
+    def _writing_to(self, container_id: str) -> Iterator[None]:
+        """Say so while the keeper is at a container, before looking at it."""
+        self._keeper_writes_to = container_id
+        try:
+            yield
+        finally:
+            self._keeper_writes_to = ""
+
     def _is_changing(self, container_id: str, known: Known) -> bool:
         """Whether the runtime is at work on a container, or was since we looked."""
-        pending = self._pending.get(container_id)
-        if pending is not None and monotonic() - pending.since < UPDATE_PATIENCE_S:
-            return True
+        for pending in (self._starting, self._updates):
+            one = pending.get(container_id)
+            if one is not None and monotonic() < one.until:
+                return True
         return self.inventory.get(container_id) is not known
 
 

@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import sys
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from nriplugin.nri.runner import Runner, stopping_on_signals
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from nriplugin.cgroup.node import Node
@@ -56,6 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="never write to cgroups, only answer; what needs more is left alone",
     )
+    parser.add_argument(
+        "--grpc",
+        metavar="ADDRESS",
+        help="also answer NRI's Plugin service over gRPC, without doing anything, on "
+        "a socket such as unix:///run/nriplugin/plugin.sock",
+    )
     add_node_arguments(parser)
 
 
@@ -88,7 +95,12 @@ def main(args: argparse.Namespace) -> int:
     # What is imported stays: spare the collector from walking it during requests.
     gc.collect()
     gc.freeze()
-    with closing(plugin), stopping_on_signals(runner), reloading:
+    with (
+        closing(plugin),
+        _serving_grpc(plugin, args.grpc),
+        stopping_on_signals(runner),
+        reloading,
+    ):
         try:
             runner.run()
         except OSError as exc:
@@ -112,3 +124,31 @@ def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
     from nriplugin.hands.hands import Hands
 
     return WritingPlugin(facts, tree, lambda: Hands.of(node, tree))
+
+
+@contextmanager
+def _serving_grpc(plugin: NodePlugin, address: str | None) -> Iterator[None]:
+    """Answer over gRPC for a while, if there is an address to do so.
+
+    Raises:
+        ConfigError: grpcio is not installed, or there can be no such socket.
+    """
+    if address is None:
+        yield
+        return
+    # Late: whoever does not want it does not pay for it.
+    from nriplugin.cri.addresses import parse_address
+
+    path = parse_address("--grpc", address)
+    try:
+        from nriplugin.agent.service import PluginService
+    except ImportError as exc:
+        raise ConfigError(
+            "--grpc: grpcio is not installed, expected nriplugin[grpc]"
+        ) from exc
+    service = PluginService(plugin)
+    service.open(path)
+    try:
+        yield
+    finally:
+        service.close()

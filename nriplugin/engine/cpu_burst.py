@@ -60,14 +60,18 @@ def decide_cpu_burst(case: Case) -> None:
         case.out.leave(FILE, f"{HANDLER}: no quota to burst above")
         return
     asked = case.asked
-    if asked is not None and asked.quota_us is None and "cpu.max" not in asked.unified:
-        return
     burst = wish.of(quota)
     rule = ABSOLUTE_RULE if wish.percent is None else PERCENT_RULE
     why = Why(HANDLER, rule, wish.source)
     taken = FILE in case.explicit or FILE in case.out.files
     if taken or FILE not in case.facts.files:
         case.send(FILE, str(burst), why)  # which says why not
+        return
+    if asked is not None and asked.quota_us is None and "cpu.max" not in asked.unified:
+        # Runtimes keep what they were sent, and write it again at every update: it may
+        # be a burst that was only for a while (see KEEP_RULE).
+        if case.container.resources.unified.get(FILE) != str(burst):
+            case.send(FILE, str(burst), why)
         return
     if case.facts.writable:
         case.write(

@@ -96,8 +96,21 @@ def test_a_resize_derives_anew() -> None:
 
 def test_a_cpuset_alone_derives_nothing() -> None:
     """kubelet's CPU manager sends these all the time."""
-    decision = updated(Resources(cpus="0"), chosen=Config(base=EVERYTHING_ON))
+    app = APP._replace(resources=TYPICAL._replace(unified={BURST: "50000"}))
+    app = app._replace(ours=frozenset({BURST}))
+    chosen = Config(base=EVERYTHING_ON)
+    decision = updated(Resources(cpus="0"), app, chosen=chosen)
     assert (decision.files, decision.writes, decision.cleared) == ({}, [], ())
+
+
+@pytest.mark.parametrize("stored", [{}, {BURST: "10000"}])
+def test_a_burst_that_was_only_for_a_while_is_replaced(stored: dict[str, str]) -> None:
+    """Runtimes write what they were once sent again at every update."""
+    app = APP._replace(resources=TYPICAL._replace(unified=stored), ours=set(stored))
+    chosen = Config(base=EVERYTHING_ON)
+    decision = updated(Resources(cpus="0"), app, chosen=chosen)
+    assert decision.files == {BURST: "50000"}
+    assert not decision.writes
 
 
 def test_raw_annotations_keep_their_files() -> None:

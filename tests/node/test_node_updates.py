@@ -6,8 +6,6 @@ import pytest
 from support.bed import on_nodes
 from support.plugins import running
 
-from nriplugin.convert.curves import Curve, weight_of
-
 if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
@@ -17,6 +15,8 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
+# Whose runc and crun are from before they took to the quadratic curve.
+KEP_NODES = ("containerd-1.7", "containerd-1.6")
 FILES = ("cpu.weight", "cpu.max", "memory.max", "memory.swap.max")
 CREATED = {
     "cpu_shares": 512,
@@ -32,20 +32,22 @@ class Step(NamedTuple):
     name: str
     options: dict[str, int]
     weight: int
+    kep: int  # the weight on a node whose runtime has the KEP's curve
     max: str
     memory: int
 
 
 STEPS = [
-    Step("shares", {"cpu_share": 2048}, 174, "50000 100000", 2**26),
+    Step("shares", {"cpu_share": 2048}, 174, 79, "50000 100000", 2**26),
     Step(
         "quota",
         {"cpu_quota": 150_000, "cpu_period": 100_000},
         174,
+        79,
         "150000 100000",
         2**26,
     ),
-    Step("memory", {"memory": 2**27}, 174, "150000 100000", 2**27),
+    Step("memory", {"memory": 2**27}, 174, 79, "150000 100000", 2**27),
     Step(
         "everything",
         {
@@ -55,11 +57,17 @@ STEPS = [
             "memory": 2**25,
         },
         35,
+        10,
         "20000 50000",
         2**25,
     ),
     Step(
-        "unlimited", {"cpu_quota": -1, "cpu_period": 100_000}, 35, "max 100000", 2**25
+        "unlimited",
+        {"cpu_quota": -1, "cpu_period": 100_000},
+        35,
+        10,
+        "max 100000",
+        2**25,
     ),
 ]
 
@@ -67,6 +75,7 @@ STEPS = [
 class Seen(NamedTuple):
     """The kernel's values after each step, and its other settings before and after."""
 
+    log: str
     steps: dict[str, dict[str, str]]
     before: dict[str, str]
     after: dict[str, str]
@@ -77,9 +86,10 @@ def seen(node: Machine, kubelet: Kubelet) -> dict[bool, Seen]:
     """A container through all steps, without the plugin (False) and with it (True)."""
     with kubelet.sandbox("Burstable") as pod:
         control = through_all(kubelet, kubelet.start(pod, "control", CREATED))
-        with running(node):
+        with running(node) as plugin:
             ours = through_all(kubelet, kubelet.start(pod, "ours", CREATED))
-    return {False: control, True: ours}
+            log = plugin.log()
+    return {False: control, True: ours._replace(log=log)}
 
 
 def through_all(kubelet: Kubelet, container: Container) -> Seen:
@@ -90,7 +100,7 @@ def through_all(kubelet: Kubelet, container: Container) -> Seen:
         assert result.code == 0, f"{step.name}: {result.stderr}"
         settings = kubelet.settings(container)
         steps[step.name] = {file: settings[file] for file in FILES}
-    return Seen(steps, before, settings)
+    return Seen("", steps, before, settings)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
@@ -99,22 +109,25 @@ def test_an_update_is_derived_again(
 ) -> None:
     """After each update the kernel has the values of the new numbers."""
     held = seen[True].steps[step.name]
-    assert held["cpu.weight"] == str(step.weight)
+    weight = step.kep if node.node.name in KEP_NODES else step.weight
+    assert held["cpu.weight"] == str(weight)
     assert held["cpu.max"] == step.max
     assert held["memory.max"] == str(step.memory)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_an_update_does_what_it_did_without_us(
-    node: Machine, seen: dict[bool, Seen], step: Step
+    seen: dict[bool, Seen], step: Step
 ) -> None:
-    """Values after each update equal those of the runtime alone, up to the curve."""
-    expected = dict(seen[False].steps[step.name])
-    if node.node.name == "containerd-1.7":
-        shares = {174: 2048, 35: 256}[step.weight]
-        assert expected["cpu.weight"] == str(weight_of(shares, Curve.KEP))
-        expected["cpu.weight"] = str(step.weight)
-    assert seen[True].steps[step.name] == expected
+    """Values after each update equal those of the runtime alone, the curve's too."""
+    assert seen[True].steps[step.name] == seen[False].steps[step.name]
+
+
+def test_the_curve_is_the_runtimes_own(node: Machine, seen: dict[bool, Seen]) -> None:
+    """Recognised from the container that was there before the plugin."""
+    curve = "kep" if node.node.name in KEP_NODES else "quadratic"
+    found = f"curve: {curve} (1 of 1 containers of this node"
+    assert found in seen[True].log
 
 
 def test_an_update_leaves_the_rest_alone(seen: dict[bool, Seen]) -> None:

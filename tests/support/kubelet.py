@@ -71,13 +71,17 @@ class Kubelet:
 
     @contextmanager
     def sandbox(
-        self, qos_class: str = "Burstable", handler: str = "runc"
+        self,
+        qos_class: str = "Burstable",
+        handler: str = "runc",
+        annotations: Mapping[str, str] | None = None,
     ) -> Iterator[Pod]:
         """Run a pod without containers for a while; those started in it go with it."""
         uid = str(uuid.uuid4())
         parent = self._make_cgroups(qos_class, uid)
         config = {
             "metadata": {"name": f"pod-{uid[:8]}", "uid": uid, "namespace": "test"},
+            "annotations": dict(annotations or {}),
             "log_directory": "/tmp",
             "linux": {"cgroup_parent": parent, "security_context": NAMESPACES},
         }

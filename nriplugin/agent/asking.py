@@ -1,0 +1,55 @@
+"""The plugin for whoever asks what it would answer: it decides, and does nothing.
+
+A question must not have the answer's effects: no cgroup is written, no container is
+remembered, and the runtime's own connection is none of the asker's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.agent.plugin import NodePlugin
+
+if TYPE_CHECKING:
+    from nriplugin.agent.answered import Answer
+    from nriplugin.agent.plan import Plan
+    from nriplugin.api import nri_pb2 as nri
+    from nriplugin.api import view_pb2 as view
+    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.model import Pod
+
+
+class AskedPlugin(NodePlugin):
+    """Answers as another plugin would at this moment."""
+
+    def __init__(self, live: NodePlugin) -> None:
+        """Follow what the live plugin follows, now and after each reload."""
+        self._live = live
+        super().__init__(live.plan.facts)
+        self.inventory = live.inventory  # which is only looked at
+
+    @property
+    def _plan(self) -> Plan:
+        return self._live.plan
+
+    @_plan.setter
+    def _plan(self, plan: Plan) -> None:
+        """Ignore it: the plan is the live plugin's."""
+
+    @property
+    def _remembers(self) -> bool:
+        return False
+
+    def update_container(  # type: ignore[override] # the view that the class declares
+        self, request: view.UpdateContainerRequest
+    ) -> nri.UpdateContainerResponse | None:
+        """Answer; where nothing is decided, there is nothing to forget either."""
+        return None if self._plan.idle else super().update_container(request)
+
+    def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+        """Write nothing."""
+
+    def _updating(
+        self, pod: Pod, request: view.UpdateContainerRequest, decision: Decision
+    ) -> None:
+        """Take note of nothing."""
