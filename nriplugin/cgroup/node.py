@@ -80,8 +80,9 @@ class Node:
 
     def writable(self) -> bool:
         """Say whether the mount and our rights allow writing at all."""
-        path = f"{self.cgroup_root}{self.layout.kubepods()}"
-        return os.access(path if os.path.isdir(path) else self.cgroup_root, os.W_OK)
+        # On v1 the root only holds the mounts, and is often read-only itself.
+        kubepods, root = self.layout.root_path("cpu"), self.layout.path("cpu", "/")
+        return os.access(kubepods if os.path.isdir(kubepods) else root, os.W_OK)
 
     def writer(self) -> Writer | None:
         """Return who has to be asked before a file is written, if anybody."""

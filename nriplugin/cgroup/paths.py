@@ -123,16 +123,16 @@ def oci_cgroups_path(
 def cgroup_of(cgroups_path: str) -> str | None:
     """Return the directory of a container from `linux.cgroupsPath` of its OCI spec.
 
-    None for what is neither a path nor SLICE:PREFIX:ID.
+    None for what is neither a path nor SLICE:PREFIX:ID, or leads elsewhere.
     """
     if cgroups_path.startswith("/"):
-        return cgroups_path.rstrip("/") or None
-    slice_, colon, rest = cgroups_path.partition(":")
-    prefix, _, name = rest.partition(":")
-    if not (colon and name) or "/" in rest:
+        return _directory(cgroups_path)
+    slice_, _, unit = cgroups_path.partition(":")
+    prefix, _, name = unit.partition(":")
+    if not name or ":" in name or "/" in unit:
         return None
     try:
-        return f"{expand_slice(slice_)}/{prefix}-{name}{SCOPE}"
+        return _directory(f"{expand_slice(slice_)}/{prefix}-{name}{SCOPE}")
     except ConfigError:
         return None
 
@@ -140,14 +140,23 @@ def cgroup_of(cgroups_path: str) -> str | None:
 def cgroup_of_parent(cgroup_parent: str) -> str | None:
     """Return the directory of a pod from the `cgroup_parent` that kubelet gives.
 
-    A path, or with systemd the name of a slice; None for what is neither.
+    A path, or with systemd the name of a slice; None for what is neither, or leads
+    elsewhere.
     """
     if cgroup_parent.startswith("/"):
-        return cgroup_parent.rstrip("/") or None
+        return _directory(cgroup_parent)
     try:
-        return expand_slice(cgroup_parent)
+        return _directory(expand_slice(cgroup_parent))
     except ConfigError:
         return None
+
+
+def _directory(path: str) -> str | None:
+    """Return the one spelling of a path; None for the root, and for what leads up."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or "\0" in path:
+        return None
+    return "/" + "/".join(parts)
 
 
 def _check(components: Sequence[str]) -> None:

@@ -34,6 +34,8 @@ _BYTES = frozenset(
 # One line per device or resource; a write changes the lines that it names.
 _KEYED = ("io.", "blkio.", "rdma.", "misc.", "dmem.")
 _ZERO_REMOVES = "blkio.throttle."
+# 12.5 is shown as 12.50, and 100 as max.
+_PERCENT = "cpu.uclamp."
 
 _Entries = dict[tuple[str, str], str]
 
@@ -51,6 +53,8 @@ def same(file: str, wanted: str, held: str) -> bool:
             return _same_quota(wanted, held)
         if file.startswith("cpuset."):
             return _members(wanted) == _members(held)
+        if file.startswith(_PERCENT):
+            return _percent(wanted) == _percent(held)
         if file.startswith(_KEYED):
             return _same_lines(file, wanted, held)
         if _in_bytes(file):
@@ -151,6 +155,10 @@ def _entries(text: str) -> _Entries:
             if value:
                 entries[key, name] = value
     return entries
+
+
+def _percent(text: str) -> float:
+    return 100.0 if text == "max" else float(text)
 
 
 def _in_bytes(file: str) -> bool:

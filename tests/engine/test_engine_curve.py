@@ -69,3 +69,37 @@ def test_a_mixture_is_not_certain() -> None:
     assert found.curve is Curve.KEP
     assert not found.certain
     assert found.evidence.startswith("3 of 4 containers")
+
+
+def test_what_may_be_ours_counts_if_it_is_not_like_us() -> None:
+    """Our fallback is quadratic, so whoever wrote another curve was not us."""
+    found = recognise_curve([Observation(1024, 39, made_by_us=None)])
+    assert found.curve is Curve.KEP
+    assert found.certain
+    assert "may be ours" not in found.evidence
+
+
+def test_what_may_be_ours_and_is_like_us_counts_last() -> None:
+    """However many there are: they may all have followed our own fallback."""
+    doubtful = [Observation(1024, 100, "a", made_by_us=None)] * 5
+    found = recognise_curve([*doubtful, Observation(1024, 39, "b")], "a")
+    assert found.curve is Curve.KEP
+    assert found.evidence.startswith("1 of 1 containers of this node")
+
+
+def test_only_what_may_be_ours_is_not_certain() -> None:
+    """It is followed, as it is what we would do anyway, and said to be a guess."""
+    found = recognise_curve([Observation(1024, 100, made_by_us=None)] * 2)
+    assert found.curve is Curve.QUADRATIC
+    assert not found.certain
+    assert found.evidence.startswith("2 of 2 containers of this node")
+    assert found.evidence.endswith("weight 100, which may be ours")
+
+
+def test_what_is_known_not_to_be_ours_outweighs_doubt() -> None:
+    """A quadratic container of the runtime's own makes it certain."""
+    theirs = Observation(2048, weight_of(2048, Curve.QUADRATIC))
+    found = recognise_curve([Observation(1024, 100, made_by_us=None), theirs])
+    assert found.curve is Curve.QUADRATIC
+    assert found.certain
+    assert found.evidence.startswith("1 of 1")

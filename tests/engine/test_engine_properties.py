@@ -2,181 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING
 
 from engine.cases import NODE
+from engine.strategies import LEVEL_FILES, configs, containers, nodes, pods, resources
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nriplugin.convert import UNLIMITED, Curve, Resources
 from nriplugin.convert.kernel import check, quota_in
 from nriplugin.engine.deciding import decide
-from nriplugin.engine.decision import Decision, Reason
+from nriplugin.engine.decision import Level, Reason, When
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
-from nriplugin.engine.rawfiles import ALLOWABLE
-from nriplugin.engine.settings import (
-    DEFAULT_CONFIG,
-    Config,
-    CPUBurstSettings,
-    CPUQoSSettings,
-    Equivalent,
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-    QoSLevel,
-    ResourcesSettings,
-    Settings,
-    UnifiedAnnotationsSettings,
-)
+from nriplugin.engine.rawfiles import ALLOWABLE, check_raw
+from nriplugin.engine.settings import DEFAULT_CONFIG, Config
 from nriplugin.engine.updating import decide_update
 
-SUFFIX = ".cgroup2.nri.io"
-KEYS = [
-    "cpu-burst",
-    "qos-level",
-    "memory-qos",
-    "memory-request",
-    "memory-throttling-factor",
-    *sorted(ALLOWABLE),
-]
-VALUES = [
-    "on",
-    "off",
-    "BE",
-    "LC",
-    "50%",
-    "4096",
-    "max",
-    "0.5",
-    "1",
-    "1 2",
-    "1Gi",
-    "true",
-]
-NAMES = ["app", "other", "", "x" * 300, "é", "a/b", "../.."]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-texts = st.sampled_from(VALUES) | st.text(max_size=300)
-numbers = st.one_of(
-    st.none(),
-    st.integers(-5, 1 << 65),
-    st.sampled_from([0, 1, 2, 999, 1000, 100_000, 1024, 1 << 30, (1 << 44) - 1]),
-)
-amounts = numbers | st.just(UNLIMITED)
-switches = st.booleans()
-
-
-files = st.sampled_from(sorted(ALLOWABLE))
-keys = st.one_of(
-    st.sampled_from([key + SUFFIX for key in KEYS]),
-    st.sampled_from([f"{key}{SUFFIX}/container.app" for key in KEYS]),
-    st.sampled_from(
-        [
-            "volcano.sh/qos-level",
-            "volcano.sh/enable-quota-burst",
-            "volcano.sh/quota-burst-time",
-            "scheduling.k8s.io/group-name",
-        ]
-    ),
-    st.text(max_size=20).map(lambda key: key + SUFFIX),
-)
-resources = st.builds(
-    Resources,
-    shares=numbers,
-    quota_us=amounts,
-    period_us=numbers,
-    memory_limit_bytes=amounts,
-    memory_swap_bytes=amounts,
-    unified=st.just({})
-    | st.dictionaries(files | st.text(max_size=10), texts, max_size=3),
-)
-pods = st.builds(
-    Pod,
-    uid=st.text(max_size=10),
-    namespace=st.text(max_size=10),
-    annotations=st.dictionaries(keys, texts, max_size=6),
-    qos_class=st.sampled_from([None, "Guaranteed", "Burstable", "BestEffort", "?"]),
-    cgroup_parent=st.text(max_size=20)
-    | st.sampled_from(["/kubepods/pod1", "kubepods-burstable-pod1.slice", "x/y"]),
-    curve=st.none() | st.sampled_from(Curve),
-)
-containers = st.builds(
-    Container,
-    name=st.sampled_from(NAMES),
-    resources=resources,
-    oom_score_adj=st.none() | st.integers(-2000, 2000),
-    memory_request_bytes=st.none() | st.integers(0, 1 << 50),
-    ours=st.none() | st.sets(files),
-)
-LEVEL_FILES = {"cpu.qos_level", "memory.qos_level"}
-nodes = st.builds(
-    NodeFacts,
-    files=st.one_of(
-        st.just(NODE.files | ALLOWABLE),
-        st.just(NODE.files | ALLOWABLE | LEVEL_FILES),
-        st.frozensets(files),
-    ),
-    kernel=st.sampled_from([None, (5, 4), (6, 1)]),
-    driver=st.sampled_from([None, "cgroupfs", "systemd"]),
-    oci_runtime=st.sampled_from([None, "runc", "crun"]),
-    memory_capacity_bytes=st.none() | st.integers(1, 1 << 45),
-    memory_allocatable_bytes=st.none() | st.integers(0, 1 << 45),
-    runtime=st.sampled_from(["containerd", "cri-o"]),
-    writable=switches,
-)
-levels = st.none() | st.sampled_from(QoSLevel)
-mostly = st.sampled_from([True, True, False])
-never = st.just(False)
-configs = st.builds(
-    Config,
-    curve=st.none() | st.sampled_from(Curve),
-    base=st.builds(
-        Settings,
-        resources=st.builds(ResourcesSettings, enabled=mostly, fail=never),
-        memory_qos=st.builds(
-            MemoryQoSSettings,
-            enabled=mostly,
-            fail=never,
-            factor_ppm=st.none() | st.integers(1, 1_000_000),
-            protection=switches,
-            raise_ancestors=switches,
-            swap=st.sampled_from([None, "0", "max"]),
-            oom_group=st.none() | switches,
-        ),
-        cpu_burst=st.builds(
-            CPUBurstSettings,
-            enabled=mostly,
-            fail=never,
-            percent=st.none() | st.integers(1, 100),
-        ),
-        cpu_qos=st.builds(
-            CPUQoSSettings,
-            enabled=mostly,
-            fail=never,
-            level=levels,
-            equivalent=st.sampled_from(Equivalent),
-        ),
-        memory_qos_level=st.builds(
-            MemoryQoSLevelSettings,
-            enabled=mostly,
-            fail=never,
-            level=levels,
-            equivalent=switches,
-        ),
-        unified_annotations=st.builds(
-            UnifiedAnnotationsSettings,
-            enabled=mostly,
-            fail=never,
-            allowed=st.just(ALLOWABLE) | st.frozensets(files),
-        ),
-    ),
-)
+    from nriplugin.convert import Resources
+    from nriplugin.engine.decision import Decision, Write
 
 
 def assert_sound(
-    decision: Decision, explicit: Any, given_quota: object, facts: NodeFacts
+    decision: Decision,
+    explicit: Mapping[str, str],
+    given_quota: object,
+    facts: NodeFacts,
 ) -> None:
     files = decision.files
     assert set(files) <= facts.files
-    assert not set(files) & set(explicit)
+    # An empty value is nobody's wish: to write it changes nothing.
+    wishes = {file for file, value in explicit.items() if value.strip()}
+    assert not set(files) & wishes
     for file, value in files.items():
         check(file, value)
         assert value.strip() == value
@@ -187,11 +46,12 @@ def assert_sound(
         assert why.handler
         assert why.rule.text
     for write in decision.writes:
-        check(write.file, write.value)
-        assert facts.writable
+        assert_writable(write, facts)
+    for file in {write.file for write in decision.writes}:
+        assert_in_order([write for write in decision.writes if write.file == file])
     if files.get("cpu.idle") == "1":
         assert "cpu.weight" not in files
-        assert "cpu.weight" not in explicit
+        assert "cpu.weight" not in wishes
     if facts.kernel is None or facts.kernel < (5, 9):
         assert files.get("memory.high", "max") == "max"
     if "cpu.max.burst" in files:
@@ -204,8 +64,33 @@ def assert_sound(
     assert sum(decision.refusals().values()) == len(decision.refused)
 
 
-def explicit_of(container: Container) -> set[str]:
-    return set(container.resources.unified) - set(container.ours or ())
+def assert_in_order(writes: list[Write]) -> None:
+    """Before the runtime acts, what is above a container comes first."""
+    levels = [write.level for write in writes if write.when is When.BEFORE]
+    assert levels == sorted(levels, key=lambda level: level is Level.CONTAINER)
+
+
+def assert_writable(write: Write, facts: NodeFacts) -> None:
+    assert facts.writable
+    assert write.file in facts.files
+    assert write.value
+    if write.file in ALLOWABLE:
+        check_raw(write.file, write.value)
+    else:
+        assert re.fullmatch(r"-1|[0-2]", write.value)
+        assert write.file in LEVEL_FILES
+    if write.part:  # of a sum
+        assert write.value.isdecimal()
+        assert write.level is not Level.CONTAINER
+    assert write.part or write.level is not Level.ANCESTORS
+    assert write.why.handler
+    assert write.why.rule.text
+
+
+def explicit_of(container: Container) -> dict[str, str]:
+    ours = container.ours or ()
+    unified = container.resources.unified
+    return {file: value for file, value in unified.items() if file not in ours}
 
 
 @settings(max_examples=150, deadline=None)

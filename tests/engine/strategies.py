@@ -1,0 +1,176 @@
+"""Any pod and any container, on any node, with any configuration, for hypothesis."""
+
+from __future__ import annotations
+
+from engine.cases import NODE, SUFFIX
+from hypothesis import strategies as st
+
+from nriplugin.convert import UNLIMITED, Curve, Resources
+from nriplugin.engine.model import Container, NodeFacts, Pod
+from nriplugin.engine.rawfiles import ALLOWABLE
+from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
+from nriplugin.engine.settings import (
+    Config,
+    CPUBurstSettings,
+    CPUQoSSettings,
+    Equivalent,
+    MemoryQoSLevelSettings,
+    MemoryQoSSettings,
+    QoSLevel,
+    ResourcesSettings,
+    Settings,
+    UnifiedAnnotationsSettings,
+)
+
+KEYS = [
+    "cpu-burst",
+    "qos-level",
+    "memory-qos",
+    "memory-request",
+    "memory-throttling-factor",
+    *sorted(ALLOWABLE),
+]
+VALUES = [
+    "on",
+    "off",
+    "BE",
+    "LC",
+    "50%",
+    "4096",
+    "max",
+    "0.5",
+    "1",
+    "1 2",
+    "1Gi",
+    "true",
+]
+NAMES = ["app", "other", "", "x" * 300, "é", "a/b", "../.."]
+
+texts = st.sampled_from(VALUES) | st.text(max_size=300)
+numbers = st.one_of(
+    st.none(),
+    st.integers(-5, 1 << 65),
+    st.sampled_from([0, 1, 2, 999, 1000, 100_000, 1024, 1 << 30, (1 << 44) - 1]),
+)
+amounts = numbers | st.just(UNLIMITED)
+switches = st.booleans()
+
+
+files = st.sampled_from(sorted(ALLOWABLE))
+keys = st.one_of(
+    st.sampled_from([key + SUFFIX for key in KEYS]),
+    st.sampled_from([f"{key}{SUFFIX}/container.app" for key in KEYS]),
+    st.sampled_from(
+        [
+            "volcano.sh/qos-level",
+            "volcano.sh/enable-quota-burst",
+            "volcano.sh/quota-burst-time",
+            "scheduling.k8s.io/group-name",
+        ]
+    ),
+    st.text(max_size=20).map(lambda key: key + SUFFIX),
+)
+resources = st.builds(
+    Resources,
+    shares=numbers,
+    quota_us=amounts,
+    period_us=numbers,
+    memory_limit_bytes=amounts,
+    memory_swap_bytes=amounts,
+    unified=st.just({})
+    | st.dictionaries(files | st.text(max_size=10), texts, max_size=3),
+)
+pods = st.builds(
+    Pod,
+    uid=st.text(max_size=10),
+    namespace=st.text(max_size=10),
+    annotations=st.dictionaries(keys, texts, max_size=6),
+    qos_class=st.sampled_from([None, "Guaranteed", "Burstable", "BestEffort", "?"]),
+    cgroup_parent=st.text(max_size=20)
+    | st.sampled_from(["/kubepods/pod1", "kubepods-burstable-pod1.slice", "x/y"]),
+    curve=st.none() | st.sampled_from(Curve),
+)
+containers = st.builds(
+    Container,
+    name=st.sampled_from(NAMES),
+    resources=resources,
+    oom_score_adj=st.none() | st.integers(-2000, 2000),
+    memory_request_bytes=st.none() | st.integers(0, 1 << 50),
+    ours=st.none() | st.sets(files),
+)
+LEVEL_FILES = {"cpu.qos_level", "memory.qos_level"}
+nodes = st.builds(
+    NodeFacts,
+    files=st.one_of(
+        st.just(NODE.files | ALLOWABLE),
+        st.just(NODE.files | ALLOWABLE | LEVEL_FILES),
+        st.frozensets(files),
+    ),
+    kernel=st.sampled_from([None, (5, 4), (6, 1)]),
+    driver=st.sampled_from([None, "cgroupfs", "systemd"]),
+    oci_runtime=st.sampled_from([None, "runc", "crun"]),
+    memory_capacity_bytes=st.none() | st.integers(1, 1 << 45),
+    memory_allocatable_bytes=st.none() | st.integers(0, 1 << 45),
+    runtime=st.sampled_from(["containerd", "cri-o"]),
+    runtime_version=st.sampled_from(["1.7.24", "v2.1.0", "1.35.2", "1.36.0", ""]),
+    writable=switches,
+)
+levels = st.none() | st.sampled_from(QoSLevel)
+mostly = st.sampled_from([True, True, False])
+never = st.just(False)
+chosen = st.builds(
+    Settings,
+    resources=st.builds(ResourcesSettings, enabled=mostly, fail=never),
+    memory_qos=st.builds(
+        MemoryQoSSettings,
+        enabled=mostly,
+        fail=never,
+        factor_ppm=st.none() | st.integers(1, 1_000_000),
+        protection=switches,
+        raise_ancestors=switches,
+        swap=st.sampled_from([None, "0", "max"]),
+        oom_group=st.none() | switches,
+    ),
+    cpu_burst=st.builds(
+        CPUBurstSettings,
+        enabled=mostly,
+        fail=never,
+        percent=st.none() | st.integers(1, 100),
+    ),
+    cpu_qos=st.builds(
+        CPUQoSSettings,
+        enabled=mostly,
+        fail=never,
+        level=levels,
+        equivalent=st.sampled_from(Equivalent),
+    ),
+    memory_qos_level=st.builds(
+        MemoryQoSLevelSettings,
+        enabled=mostly,
+        fail=never,
+        level=levels,
+        equivalent=switches,
+    ),
+    unified_annotations=st.builds(
+        UnifiedAnnotationsSettings,
+        enabled=mostly,
+        fail=never,
+        allowed=st.just(ALLOWABLE) | st.frozensets(files),
+    ),
+)
+rules = st.builds(
+    RuleMatch,
+    st.builds(
+        Match,
+        namespace=st.none()
+        | st.sampled_from([compile_patterns(["*"]), compile_patterns([""])]),
+        qos_class=st.none() | st.just(compile_patterns(["Burst*", "?"])),
+    ),
+    chosen,
+)
+configs = st.builds(
+    Config,
+    curve=st.none() | st.sampled_from(Curve),
+    base=chosen,
+    rules=st.just(()) | st.tuples(rules),
+)

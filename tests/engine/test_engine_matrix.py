@@ -1,0 +1,259 @@
+"""Every handler on every kind of node: what leaves, what is written, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from engine.cases import (
+    APP,
+    FILES,
+    GIB,
+    MIB,
+    NODE,
+    POD,
+    SUFFIX,
+    TYPICAL,
+    config,
+)
+
+from nriplugin.convert import Resources
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.settings import (
+    HANDLERS,
+    CPUBurstSettings,
+    CPUQoSSettings,
+    MemoryQoSLevelSettings,
+    MemoryQoSSettings,
+    QoSLevel,
+    UnifiedAnnotationsSettings,
+)
+from nriplugin.engine.updating import decide_update
+
+if TYPE_CHECKING:
+    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.model import Container, NodeFacts
+
+RUNTIMES = [
+    ("containerd", "1.7.24"),
+    ("containerd", "v2.1.0"),
+    ("cri-o", "1.35.2"),
+    ("cri-o", "1.36.0"),
+]
+OCI_RUNTIMES = ["runc", "crun", None]
+DRIVERS = ["cgroupfs", "systemd"]
+
+# (file, value, whose, when)
+WriteRow = tuple[str, str, str, str]
+
+
+class Row(NamedTuple):
+    """What comes of a container, and of an update of it."""
+
+    files: dict[str, str]
+    writes: tuple[WriteRow, ...] = ()
+    cleared: tuple[str, ...] = ()
+
+
+CREATED = {
+    "cpu.weight": "59",
+    "cpu.max": "100000 100000",
+    "memory.max": "1073741824",
+}
+UPDATED = {
+    "cpu.weight": "100",
+    "cpu.max": "120000 100000",
+    "memory.max": "2147483648",
+}
+WITHOUT_WEIGHT = {file: CREATED[file] for file in ("cpu.max", "memory.max")}
+UPDATED_WITHOUT_WEIGHT = {file: UPDATED[file] for file in ("cpu.max", "memory.max")}
+ASKED = Resources(
+    shares=1024, quota_us=120_000, period_us=100_000, memory_limit_bytes=2 * GIB
+)
+
+IDLE = "cpuQoS, idle by the door"
+IDLE_AFTER = "cpuQoS, idle by the executor"
+
+CONFIGS = {
+    "resources": config(),
+    "cpuBurst": config(cpu_burst=CPUBurstSettings(enabled=True, percent=50)),
+    "memoryQoS": config(
+        memory_qos=MemoryQoSSettings(
+            enabled=True, factor_ppm=500_000, raise_ancestors=True, swap="0"
+        )
+    ),
+    "cpuQoS": config(cpu_qos=CPUQoSSettings(enabled=True, level=QoSLevel.BE)),
+    "memoryQoSLevel": config(
+        memory_qos_level=MemoryQoSLevelSettings(enabled=True, level=QoSLevel.BE)
+    ),
+    "unifiedAnnotations": config(
+        unified_annotations=UnifiedAnnotationsSettings(
+            enabled=True, allowed=frozenset({"pids.max"})
+        )
+    ),
+}
+
+MADE = {
+    "resources": Row(CREATED),
+    "cpuBurst": Row(
+        {**CREATED, "cpu.max.burst": "50000"},
+        (("cpu.max.burst", "50000", "pod", "before"),),
+    ),
+    "memoryQoS": Row(
+        {
+            **CREATED,
+            "memory.high": "671088640",
+            "memory.low": "268435456",
+            "memory.swap.max": "0",
+        },
+        (("memory.low", "268435456", "ancestors", "before"),),
+    ),
+    IDLE: Row({**WITHOUT_WEIGHT, "cpu.idle": "1"}, (), ("cpu.shares",)),
+    IDLE_AFTER: Row(WITHOUT_WEIGHT, (("cpu.idle", "1", "container", "after"),)),
+    "memoryQoSLevel": Row({**CREATED, "memory.high": "858992640"}),
+    "unifiedAnnotations": Row({**CREATED, "pids.max": "7"}),
+}
+RESIZED = {
+    "resources": Row(UPDATED),
+    "cpuBurst": Row(
+        {**UPDATED, "cpu.max.burst": "60000"},
+        (("cpu.max.burst", "60000", "pod", "before"),),
+    ),
+    "memoryQoS": Row(
+        {**UPDATED, "memory.high": "1207959552", "memory.low": "268435456"},
+        (("memory.low", "268435456", "ancestors", "before"),),
+    ),
+    IDLE: Row({**UPDATED_WITHOUT_WEIGHT, "cpu.idle": "1"}, (), ("cpu.shares",)),
+    IDLE_AFTER: Row(
+        UPDATED_WITHOUT_WEIGHT,
+        (
+            ("cpu.idle", "0", "container", "before"),
+            ("cpu.idle", "1", "container", "after"),
+        ),
+    ),
+    "memoryQoSLevel": Row({**UPDATED, "memory.high": "1717985280"}),
+    "unifiedAnnotations": Row(UPDATED),
+}
+# Whoever is not known may be the one that fails.
+IDLE_THROUGH_THE_DOOR = {
+    ("runc", "cgroupfs"),
+    ("runc", "systemd"),
+    ("crun", "cgroupfs"),
+}
+DROPS_AT_UPDATES = {("cri-o", "1.35.2")}
+
+NODES = list(product(RUNTIMES, OCI_RUNTIMES, DRIVERS))
+KINDS = [f"{' '.join(runtime)}-{oci}-{driver}" for runtime, oci, driver in NODES]
+POD_WITH_ANNOTATION = POD._replace(annotations={f"pids.max{SUFFIX}": "7"})
+
+
+def facts_of(
+    runtime: tuple[str, str], oci: str | None, driver: str, **more: object
+) -> NodeFacts:
+    name, version = runtime
+    facts = replace(NODE, runtime=name, runtime_version=version, files=FILES)
+    return replace(facts, oci_runtime=oci, driver=driver, **more)  # type: ignore[arg-type] # by name
+
+
+def row_of(decision: Decision) -> Row:
+    assert decision.refused == []
+    writes = [(w.file, w.value, str(w.level), str(w.when)) for w in decision.writes]
+    return Row(decision.files, tuple(writes), decision.cleared)
+
+
+def container_of(row: str) -> Container:
+    """Return the container as its runtime has it once it is made."""
+    shares = None if row == IDLE else TYPICAL.shares
+    resources = TYPICAL._replace(shares=shares)
+    return APP._replace(resources=resources, memory_request_bytes=256 * MIB)
+
+
+def row_name(handler: str, oci: str | None, driver: str) -> str:
+    if handler != "cpuQoS":
+        return handler
+    return IDLE if (oci, driver) in IDLE_THROUGH_THE_DOOR else IDLE_AFTER
+
+
+@pytest.mark.parametrize("handler", CONFIGS)
+@pytest.mark.parametrize(("runtime", "oci", "driver"), NODES, ids=KINDS)
+def test_a_container_is_made(
+    handler: str, runtime: tuple[str, str], oci: str | None, driver: str
+) -> None:
+    """All runtimes take `unified` then; only idle depends on who writes it."""
+    app = APP._replace(memory_request_bytes=256 * MIB)
+    facts = facts_of(runtime, oci, driver)
+    decision = decide(POD_WITH_ANNOTATION, app, facts, CONFIGS[handler])
+    assert row_of(decision) == MADE[row_name(handler, oci, driver)]
+
+
+@pytest.mark.parametrize("handler", CONFIGS)
+@pytest.mark.parametrize(("runtime", "oci", "driver"), NODES, ids=KINDS)
+def test_a_container_is_resized(
+    handler: str, runtime: tuple[str, str], oci: str | None, driver: str
+) -> None:
+    """CRI-O before 1.36 drops the answer, and the executor writes it instead."""
+    name = row_name(handler, oci, driver)
+    app, facts = container_of(name), facts_of(runtime, oci, driver)
+    decision = decide_update(POD_WITH_ANNOTATION, app, ASKED, facts, CONFIGS[handler])
+    expected = RESIZED[name]
+    if runtime in DROPS_AT_UPDATES:
+        after = [
+            (f, value, "container", "after") for f, value in expected.files.items()
+        ]
+        found = row_of(decision)
+        assert sorted(found.writes) == sorted([*expected.writes, *after])
+        assert (found.files, found.cleared) == ({}, expected.cleared)
+    else:
+        assert row_of(decision) == expected
+
+
+@pytest.mark.parametrize("handler", CONFIGS)
+@pytest.mark.parametrize(("runtime", "oci", "driver"), NODES, ids=KINDS)
+def test_a_node_of_version_1_gets_nothing(
+    handler: str, runtime: tuple[str, str], oci: str | None, driver: str
+) -> None:
+    """Whatever it is otherwise."""
+    facts = facts_of(runtime, oci, driver, cgroup_version=1)
+    chosen = CONFIGS[handler]
+    app = APP._replace(memory_request_bytes=256 * MIB)
+    for decision in (
+        decide(POD_WITH_ANNOTATION, app, facts, chosen),
+        decide_update(POD_WITH_ANNOTATION, app, ASKED, facts, chosen),
+    ):
+        assert row_of(decision) == Row({})
+        assert [left.what for left in decision.left] == ["everything"]
+
+
+@pytest.mark.parametrize("handler", CONFIGS)
+@pytest.mark.parametrize(("runtime", "oci", "driver"), NODES, ids=KINDS)
+def test_without_an_executor_nothing_is_promised(
+    handler: str, runtime: tuple[str, str], oci: str | None, driver: str
+) -> None:
+    """What leaves through the door is the same, but for a weight instead of idle."""
+    name = row_name(handler, oci, driver)
+    facts = facts_of(runtime, oci, driver, writable=False)
+    app = APP._replace(memory_request_bytes=256 * MIB)
+    made = row_of(decide(POD_WITH_ANNOTATION, app, facts, CONFIGS[handler]))
+    expected = MADE[name]
+    files = dict(expected.files)
+    if name == IDLE_AFTER:
+        files["cpu.weight"] = "1"
+    assert made == Row(files, (), expected.cleared)
+    resized = row_of(
+        decide_update(
+            POD_WITH_ANNOTATION, container_of(name), ASKED, facts, CONFIGS[handler]
+        )
+    )
+    assert resized.writes == ()
+    if runtime in DROPS_AT_UPDATES:
+        assert resized.files == {}
+    else:
+        assert set(RESIZED[name].files) <= set(resized.files)
+
+
+def test_the_matrix_has_every_handler() -> None:
+    """A new one is not forgotten here."""
+    active = {name for chosen in CONFIGS.values() for name in chosen.base.active}
+    assert set(CONFIGS) == active == set(HANDLERS)
