@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nriplugin.agent.reading import name_of
 from nriplugin.api import view_pb2 as view
 from nriplugin.engine.alike import telling_keys
 from nriplugin.kube.annotations import SUFFIX
@@ -61,7 +62,8 @@ class Answered:
 
         In the way of every container start, so it is one flat function.
         """
-        linux = request.container.linux
+        container = request.container
+        linux = container.linux
         resources = linux.resources
         cpu, unified = resources.cpu, resources.unified
         numbers = (
@@ -82,7 +84,7 @@ class Answered:
         return (
             numbers,
             pod.namespace,
-            request.container.name,
+            container.name or name_of(container),
             linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
             qos_of_cgroup(pod.linux.cgroup_parent),
             pod.runtime_handler,

@@ -20,6 +20,7 @@ from nriplugin.agent.keeper import Keeper
 from nriplugin.agent.plan import Plan
 from nriplugin.agent.reading import (
     cgroups_of,
+    name_of,
     parse_pod,
     read_container,
     read_existing,
@@ -331,7 +332,7 @@ class NodePlugin(Plugin):
         self, payload: bytes, message: view.Container, decision: Decision
     ) -> None:
         pod = view.PodSandbox.FromString(payload)
-        name = message.name or message.id[:13]
+        name = name_of(message) or message.id[:13]
         self.refusals.note(f"{pod.namespace}/{pod.name}/{name}", decision)
 
 

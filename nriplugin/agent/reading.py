@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from nriplugin.api import view_pb2 as view
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.convert import Curve
+
+_CRIO_METADATA = "io.kubernetes.cri-o.Metadata"
 
 
 def read_pod(pod: view.PodSandbox, curves: Mapping[str, Curve]) -> Pod:
@@ -38,6 +41,33 @@ def parse_pod(payload: bytes, curves: Mapping[str, Curve]) -> Pod:
     return read_pod(view.PodSandbox.FromString(payload), curves)
 
 
+def name_of(container: view.Container) -> str:
+    """Return a container's name in its pod.
+
+    CRI-O up to 1.36 leaves it out when a container is made, and has it as JSON in an
+    annotation of its own.
+    """
+    name = container.name
+    if name:
+        return name
+    for entry in container.annotations:
+        if (
+            _CRIO_METADATA.encode() in entry
+        ):  # somewhere: pods' annotations are here too
+            annotation = view.StringEntry.FromString(entry)
+            if annotation.key == _CRIO_METADATA:
+                return _name_in(annotation.value)
+    return ""
+
+
+def _name_in(metadata: str) -> str:
+    try:
+        found = json.loads(metadata)["name"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
 def read_container(container: view.Container) -> Container:
     """Return a container that is about to be made.
 
@@ -47,7 +77,7 @@ def read_container(container: view.Container) -> Container:
     linux = container.linux
     score = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
     return Container(
-        container.name, container.id, core_from_nri(linux.resources), score
+        name_of(container), container.id, core_from_nri(linux.resources), score
     )
 
 

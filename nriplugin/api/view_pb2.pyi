@@ -209,10 +209,15 @@ class Container(google.protobuf.message.Message):
     ID_FIELD_NUMBER: builtins.int
     POD_SANDBOX_ID_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
+    ANNOTATIONS_FIELD_NUMBER: builtins.int
     LINUX_FIELD_NUMBER: builtins.int
     id: builtins.str
     pod_sandbox_id: builtins.str
     name: builtins.str
+    @property
+    def annotations(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bytes]:
+        """Entries of the map, as they came: CRI-O has a use for one of them."""
+
     @property
     def linux(self) -> Global___LinuxContainer: ...
     def __init__(
@@ -221,12 +226,31 @@ class Container(google.protobuf.message.Message):
         id: builtins.str = ...,
         pod_sandbox_id: builtins.str = ...,
         name: builtins.str = ...,
+        annotations: collections.abc.Iterable[builtins.bytes] | None = ...,
         linux: Global___LinuxContainer | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["linux", b"linux"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "linux", b"linux", "name", b"name", "pod_sandbox_id", b"pod_sandbox_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "id", b"id", "linux", b"linux", "name", b"name", "pod_sandbox_id", b"pod_sandbox_id"]) -> None: ...
 
 Global___Container: typing_extensions.TypeAlias = Container
+
+@typing.final
+class StringEntry(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: builtins.int
+    VALUE_FIELD_NUMBER: builtins.int
+    key: builtins.str
+    value: builtins.str
+    def __init__(
+        self,
+        *,
+        key: builtins.str = ...,
+        value: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+Global___StringEntry: typing_extensions.TypeAlias = StringEntry
 
 @typing.final
 class LinuxContainer(google.protobuf.message.Message):

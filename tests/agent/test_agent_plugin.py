@@ -7,6 +7,7 @@ from support.harness import connected, container, pod
 
 from nriplugin.agent.demo import play
 from nriplugin.agent.plugin import NodePlugin
+from nriplugin.agent.reading import name_of
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.config import parse_config, read_config
@@ -124,6 +125,29 @@ def test_an_update_without_numbers_is_left_alone() -> None:
         wrapped.value = 0
     asked.cpu.period.value = 100_000  # alone, it must not lift a quota
     assert NodePlugin().update_container(viewed_update(asked)) is None
+
+
+METADATA = "io.kubernetes.cri-o.Metadata"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "name"),
+    [
+        ({METADATA: '{"name":"app"}'}, "app"),
+        ({"a": METADATA, METADATA: '{"name":"app","attempt":1}'}, "app"),
+        ({"a": f'{METADATA}{{"name":"other"}}'}, ""),
+        ({METADATA: "null"}, ""),
+        ({METADATA: '{"name":7}'}, ""),
+        ({METADATA: "{"}, ""),
+        ({METADATA: "[" * 100_000}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_container_without_a_name(annotations: dict[str, str], name: str) -> None:
+    """CRI-O tells it elsewhere; and a pod's own annotations cannot forge it."""
+    app = nri.Container(annotations=annotations)
+    seen = view.Container.FromString(app.SerializeToString())
+    assert name_of(seen) == name
 
 
 def test_numbers_that_cannot_be_converted_change_nothing(
