@@ -47,7 +47,7 @@ class Client:
         self.channel = channel
 
     def __call__(self, rpc: str, request: Message, response: Any) -> Any:
-        call = self.channel.unary_unary(
+        call: Any = self.channel.unary_unary(
             f"/{PLUGIN_SERVICE}/{rpc}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=response.FromString,
@@ -141,13 +141,13 @@ def test_a_failing_handler_is_a_status(tmp_path: Path) -> None:
     with serving(plugin, tmp_path) as client, pytest.raises(grpc.RpcError) as raised:
         client.create(shares=1024, quota_us=5)
     assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert "cpu.quota: 5, expected 1000" in raised.value.details()
+    assert "cpu.quota: 5, expected 1000" in str(raised.value.details())
 
 
 def test_health_and_reflection(tmp_path: Path) -> None:
     """What probes and tools such as grpcurl ask for."""
     with serving(NodePlugin(), tmp_path) as client:
-        check = client.channel.unary_unary(
+        check: Any = client.channel.unary_unary(
             "/grpc.health.v1.Health/Check",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=health_pb2.HealthCheckResponse.FromString,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from support.bed import on_nodes
@@ -21,6 +21,8 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 each_runtime = pytest.mark.parametrize("handler", ["runc", "crun"])
+
+T = TypeVar("T")
 
 MIB = 1 << 20
 PATIENCE_S = 60
@@ -168,7 +170,7 @@ def eventually(
     return until(look, lambda held: held == files)
 
 
-def until(look: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
+def until(look: Callable[[], T], good: Callable[[T], bool]) -> T:
     deadline = time.monotonic() + PATIENCE_S
     while not good(found := look()) and time.monotonic() < deadline:
         time.sleep(0.5)

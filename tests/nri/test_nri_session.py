@@ -7,7 +7,7 @@ import pytest
 from support.harness import RawPeer, Recorder, container, pod, raw_peer, update
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.errors import ConfigError, ConnectionClosed, RPCError
+from nriplugin.errors import ConfigError, ConnectionClosed, RequestFails, RPCError
 from nriplugin.nri import FailurePolicy, Plugin, session
 from nriplugin.nri.methods import METHODS, Kind
 from nriplugin.wire import mux, ttrpc
@@ -275,6 +275,27 @@ def test_a_failing_handler_follows_the_policy(
             assert ("boom" in answer.reason) is (policy is FailurePolicy.FAIL)
         assert peer.stats.failed == 2
     assert "boom" in caplog.text
+
+
+def test_a_request_that_is_to_fail_fails_whatever_the_policy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A handler that wants it so is not ignored; it is said in one line."""
+
+    def refusing(request: nri.CreateContainerRequest) -> None:
+        raise RequestFails("not this one")
+
+    plugin = Creator(refusing)
+    assert plugin.failure_policy is FailurePolicy.IGNORE
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        for _ in range(2):
+            peer.send("CreateContainer", CREATE)
+            answer = peer.answer()
+            assert (answer.code, answer.payload) == (Code.UNKNOWN, b"")
+            assert "not this one" in answer.reason
+    assert "CreateContainer: not this one" in caplog.messages
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(
