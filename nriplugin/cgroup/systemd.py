@@ -6,10 +6,10 @@ it is gone with the unit. The rest is written directly by the executor: it is th
 fallback, too, when there is no bus or systemd refuses, and the outcome then says why.
 
 Setting one property makes systemd write *all* files of the same controller from what it
-knows of the unit. What the runtime wrote directly is undone by that, `memory.oom.group`
-and a `memory.swap.max` of 0 among them. So those are looked at before, and put back.
-systemd writes after it has answered, in its next turn; a second question that it can
-only answer after that turn makes the order certain.
+knows of the unit, and `memory.oom.group` in any case. What the runtime wrote directly
+is undone by that, a `memory.swap.max` of 0 for one. So it is looked at before, and put
+back. systemd writes after it has answered, in its next turn; a second question that it
+can only answer after that turn makes the order certain.
 
 cgroup v1 is left alone: its files have other properties, and systemd drops them.
 """
@@ -57,6 +57,8 @@ _UNTOLD: dict[str, dict[str, tuple[str, ...]]] = {
         "memory.zswap.writeback": ("1",),
     },
 }
+# What systemd writes with every property, of whichever controller.
+_ALWAYS = "memory.oom.group"
 # Two files of one property: to set one is to set the other.
 _WEIGHT = ("cpu.weight", "cpu.idle")
 
@@ -187,7 +189,8 @@ def _slice_path(name: str) -> str | None:
 def _snapshot(tree: Tree, cgroup: str, file: str) -> dict[str, str]:
     """Return what else systemd is going to write, as it is now."""
     others = {}
-    for name in _UNTOLD.get(file.partition(".")[0], ()):
+    names = (*_UNTOLD.get(file.partition(".")[0], ()), _ALWAYS)
+    for name in dict.fromkeys(names):
         if name == file or (name in _WEIGHT and file in _WEIGHT):
             continue
         content = _read(tree, f"{cgroup}/{name}")

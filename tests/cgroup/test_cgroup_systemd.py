@@ -78,8 +78,7 @@ class Node:
                 value = known.get(name, default)
                 text = default if value == INFINITY else str(value)
                 (directory / file).write_text(f"{text}\n")
-        if "memory" in controllers:
-            (directory / "memory.oom.group").write_text("0\n")
+        (directory / "memory.oom.group").write_text("0\n")
         if "cpu" in controllers:
             idle = int(known.get("CPUWeight") == 0)
             (directory / "cpu.idle").write_text(f"{idle}\n")
@@ -173,7 +172,7 @@ def test_a_limit_that_the_kernel_did_not_take_is_withdrawn(node: Node) -> None:
 
 
 def test_what_systemd_undoes_is_put_back(node: Node) -> None:
-    """The runtime wrote these directly; a memory property resets them."""
+    """The runtime wrote these directly; a property resets them, one of any kind."""
     node.set_directly("memory.oom.group", "1")
     node.set_directly("memory.swap.max", "0")
     node.set_directly("cpu.max", "50000 100000")
@@ -183,6 +182,7 @@ def test_what_systemd_undoes_is_put_back(node: Node) -> None:
     assert node.holds("memory.swap.max") == "0"
     assert node.write("cpu.weight", SCOPE, "200") is True
     assert node.holds("cpu.max") == "50000 100000"
+    assert node.holds("memory.oom.group") == "1"
 
 
 def test_it_is_put_back_even_if_systemd_falls_silent(tmp_path: Path) -> None:
