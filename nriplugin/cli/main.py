@@ -16,15 +16,17 @@ from nriplugin.errors import ConfigError, ConversionError, NRIPluginError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Command -> one line of help. The module of that name in this package has
+# Command -> one line of help. The module of that name in this package (`_` for `-`) has
 # `add_arguments(parser)` and `main(args) -> int`.
 COMMANDS = {
     "run": "register with the node's container runtime and serve until stopped",
+    "cri-proxy": "serve CRI in the place of a runtime that has no NRI",
     "demo": "play a few pods against the plugin on an embedded runtime, without root",
     "convert": "turn OCI resources into cgroup v2 files, or back",
     "explain": "show which cgroup v2 files the pods in a manifest would get, and why",
     "config": "check a configuration file",
     "restore": "put every cgroup file back to what it held before the plugin",
+    "hook": "be an OCI hook, for runtimes without NRI, or install it",
     "detect": "show this node's cgroup version and driver, and how they were found",
     "cgroup": "look at the node's kube cgroups and change them, by resource type",
     "load": "show what the tasks of the node's pods are doing",
@@ -46,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             command, help=summary, description=summary, allow_abbrev=False
         )
         if argv[:1] == [command]:
-            module = importlib.import_module(f"nriplugin.cli.{command}")
+            module = importlib.import_module(
+                f"nriplugin.cli.{command.replace('-', '_')}"
+            )
             module.add_arguments(subparser)
             subparser.set_defaults(main=module.main)
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Calls to the container runtime over its CRI socket: list containers, run a command.
+"""Calls to the container runtime over its CRI socket: what there is, run a command.
 
 Only what we need of CRI, with messages of our own (api/cri.proto), so no generated
 stubs: gRPC takes a method's name and two functions. grpcio is an extra and heavy
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from google.protobuf.message import Message
+
+    from nriplugin.api import cri_pb2
 
 SERVICE = "runtime.v1.RuntimeService"
 TIMEOUT_S = 5
@@ -95,6 +97,67 @@ class RuntimeClient:
         return [
             RunningContainer(one.id, one.metadata.name) for one in response.containers
         ]
+
+    def version(self) -> cri_pb2.VersionResponse:
+        """Return the runtime's name and version."""
+        from nriplugin.api import cri_pb2
+
+        request = cri_pb2.VersionRequest(version="v1")
+        answer = cri_pb2.VersionResponse
+        version: cri_pb2.VersionResponse = self._call(
+            "Version", request, answer, self._timeout_s
+        )
+        return version
+
+    def ready_pods(self) -> list[str]:
+        """Return the IDs of the sandboxes that are not stopped."""
+        from nriplugin.api import cri_pb2
+
+        response = self._call(
+            "ListPodSandbox",
+            cri_pb2.ListPodSandboxRequest(),
+            cri_pb2.ListPodSandboxResponse,
+            self._timeout_s,
+        )
+        ready = cri_pb2.SANDBOX_READY
+        return [pod.id for pod in response.items if pod.state == ready]
+
+    def live_containers(self) -> list[cri_pb2.Container]:
+        """Return all containers that have not ended."""
+        from nriplugin.api import cri_pb2
+
+        response = self._call(
+            "ListContainers",
+            cri_pb2.ListContainersRequest(),
+            cri_pb2.ListContainersResponse,
+            self._timeout_s,
+        )
+        live = cri_pb2.CONTAINER_CREATED, cri_pb2.CONTAINER_RUNNING
+        return [one for one in response.containers if one.state in live]
+
+    def pod_status(self, sandbox_id: str) -> cri_pb2.PodSandboxStatusResponse:
+        """Return everything that the runtime tells about a pod."""
+        from nriplugin.api import cri_pb2
+
+        request = cri_pb2.PodSandboxRequest(pod_sandbox_id=sandbox_id, verbose=True)
+        answer = cri_pb2.PodSandboxStatusResponse
+        status: cri_pb2.PodSandboxStatusResponse = self._call(
+            "PodSandboxStatus", request, answer, self._timeout_s
+        )
+        return status
+
+    def container_status(self, container_id: str) -> cri_pb2.ContainerStatusResponse:
+        """Return everything that the runtime tells about a container."""
+        from nriplugin.api import cri_pb2
+
+        request = cri_pb2.ContainerStatusRequest(
+            container_id=container_id, verbose=True
+        )
+        answer = cri_pb2.ContainerStatusResponse
+        status: cri_pb2.ContainerStatusResponse = self._call(
+            "ContainerStatus", request, answer, self._timeout_s
+        )
+        return status
 
     def exec_sync(self, container_id: str, argv: Sequence[str]) -> ExecResult:
         """Run a command in a container and wait for its end.

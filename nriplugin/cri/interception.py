@@ -1,0 +1,243 @@
+"""What happens to the calls that make, change or end pods and containers.
+
+A call is read before the runtime gets it, and what it leads to is done once the runtime
+has answered well. The engine decides; here its answer is put into the request, next to
+everything else that is in it, known to us or not.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.api import cri_pb2 as cri
+from nriplugin.cri.inventory import Known
+from nriplugin.cri.methods import RUNTIME_SERVICE
+from nriplugin.cri.reading import pod_of, resources_of
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.decision import When
+from nriplugin.engine.model import Container, Pod
+from nriplugin.engine.runtimes import oci_runtime_of
+from nriplugin.engine.updating import decide_update
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from nriplugin.convert import Resources
+    from nriplugin.cri.inventory import Inventory
+    from nriplugin.cri.learning import Learner
+    from nriplugin.cri.writing import Turn, Writing
+    from nriplugin.engine.decision import Decision, Write
+    from nriplugin.engine.model import NodeFacts
+    from nriplugin.engine.settings import Config
+
+
+class Prepared(NamedTuple):
+    """A request to be sent, and what to do with a good answer."""
+
+    request: bytes
+    then: Callable[[bytes], None] | None = None
+
+
+class Interceptor:
+    """Reads and rewrites calls. Everything may be called on any thread."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        facts: NodeFacts,
+        config: Config,
+        *,
+        writing: Writing,
+        note: Callable[[str, Decision], None],
+    ) -> None:
+        """Decide by facts and configuration, both of which may be replaced later.
+
+        Args:
+            inventory: what is known.
+            facts: about the node.
+            config: what decisions follow.
+            writing: of what no request carries.
+            note: told of every decision and the container that it is about.
+        """
+        self.facts = facts
+        self.config = config
+        # Whom to ask about what did not come past us; set once there is somebody.
+        self.learner: Learner | None = None
+        self._inventory = inventory
+        self._writing = writing
+        self._note = note
+        self._noting = threading.Lock()
+        prefix = f"/{RUNTIME_SERVICE}/"
+        # Those that may change the request, so that it has to wait for them ...
+        self.rewriting: Mapping[str, Callable[[bytes, Turn], Prepared]] = {
+            f"{prefix}CreateContainer": self._create,
+            f"{prefix}UpdateContainerResources": self._update,
+        }
+        # ... and those that are only looked at, request and answer, when it is done.
+        self.following: Mapping[str, Callable[[bytes, bytes], None]] = {
+            f"{prefix}RunPodSandbox": self._pod_runs,
+            f"{prefix}StartContainer": self._started,
+            f"{prefix}StopContainer": self._container_ended,
+            f"{prefix}RemoveContainer": self._container_ended,
+            f"{prefix}StopPodSandbox": self._pod_ended,
+            f"{prefix}RemovePodSandbox": self._pod_ended,
+        }
+
+    def apply_facts(self, facts: NodeFacts) -> None:
+        """Take facts about the node, also while serving."""
+        self.facts = facts
+
+    # Pods
+
+    def _pod_runs(self, request: bytes, response: bytes) -> None:
+        asked = cri.RunPodSandboxRequest.FromString(request)
+        sandbox_id = cri.RunPodSandboxResponse.FromString(response).pod_sandbox_id
+        pod = pod_of(asked.config, oci_runtime_of(asked.runtime_handler))
+        self._inventory.put_pod(sandbox_id, pod)
+
+    def _pod_ended(self, request: bytes, response: bytes) -> None:
+        sandbox_id = cri.PodSandboxRequest.FromString(request).pod_sandbox_id
+        for known in self._inventory.drop_pod(sandbox_id):
+            self._writing.forget(known.cgroup)
+
+    # Containers
+
+    def _create(self, request: bytes, turn: Turn) -> Prepared:
+        message = cri.CreateContainerRequest.FromString(request)
+        if not message.config.HasField("linux"):
+            return Prepared(request)
+        pod = self._pod_of(message)
+        resources = message.config.linux.resources
+        container = Container(
+            name=message.config.metadata.name,
+            resources=resources_of(resources),
+            oom_score_adj=resources.oom_score_adj,
+        )
+        decision = decide(pod, container, self.facts, self.config)
+        self._tell(pod, container, decision)
+        self._writing.before(decision.writes, pod, "", turn)
+        pending = tuple(w for w in decision.writes if w.when is When.AFTER)
+        given = container.resources
+        container = container._replace(
+            resources=given._replace(unified={**given.unified, **decision.files}),
+            ours=frozenset(decision.files),
+        )
+        known = Known(message.pod_sandbox_id, container, pending)
+        then = partial(self._created, known)
+        if _put(decision, resources):
+            request = message.SerializeToString()
+        return Prepared(request, then)
+
+    def _created(self, known: Known, response: bytes) -> None:
+        container_id = cri.CreateContainerResponse.FromString(response).container_id
+        container = known.container._replace(id=container_id)
+        self._inventory.put_container(container_id, known._replace(container=container))
+
+    def _started(self, request: bytes, response: bytes) -> None:
+        container_id = cri.ContainerRequest.FromString(request).container_id
+        known = self._inventory.container(container_id)
+        if known is None or not known.pending:
+            return
+        pod = self._inventory.pod(known.sandbox_id) or Pod()
+        cgroup = self._writing.after(known.pending, pod, container_id)
+        known = known._replace(pending=(), cgroup=cgroup)
+        self._inventory.put_container(container_id, known)
+
+    def _container_ended(self, request: bytes, response: bytes) -> None:
+        container_id = cri.ContainerRequest.FromString(request).container_id
+        known = self._inventory.drop_container(container_id)
+        if known is not None:
+            self._writing.forget(known.cgroup)
+
+    def _update(self, request: bytes, turn: Turn) -> Prepared:
+        message = cri.UpdateContainerResourcesRequest.FromString(request)
+        if not message.HasField("linux"):
+            return Prepared(request)
+        known = self._known(message.container_id)
+        container = known.container
+        pod = self._known_pod(known.sandbox_id)
+        asked = resources_of(message.linux)
+        limit = asked.memory_limit_bytes
+        use = self._writing.use(pod, container.id) if limit else None
+        decision = decide_update(pod, container, asked, self.facts, self.config, use)
+        self._tell(pod, container, decision)
+        self._writing.before(decision.writes, pod, container.id, turn)
+        container = _after_update(container, asked, decision)
+        then = partial(self._updated, known, container, decision.writes, pod)
+        if _put(decision, message.linux):
+            request = message.SerializeToString()
+        return Prepared(request, then)
+
+    def _updated(
+        self,
+        known: Known,
+        container: Container,
+        writes: Iterable[Write],
+        pod: Pod,
+        response: bytes,
+    ) -> None:
+        cgroup = self._writing.after(writes, pod, container.id) or known.cgroup
+        known = known._replace(container=container, cgroup=cgroup)
+        self._inventory.put_container(container.id, known)
+
+    def _tell(self, pod: Pod, container: Container, decision: Decision) -> None:
+        """Have a decision noted, by one thread at a time."""
+        name = f"{pod.namespace}/{pod.name}/{container.name or container.id}"
+        with self._noting:
+            self._note(name, decision)
+
+    # What is known, or can be asked
+
+    def _pod_of(self, message: cri.CreateContainerRequest) -> Pod:
+        """Return the pod as the request has it, which is newer than what we know."""
+        known = self._inventory.pod(message.pod_sandbox_id)
+        if not message.HasField("sandbox_config"):
+            return known or self._known_pod(message.pod_sandbox_id)
+        oci_runtime = known.oci_runtime if known else None
+        pod = pod_of(message.sandbox_config, oci_runtime)
+        self._inventory.put_pod(message.pod_sandbox_id, pod)
+        return pod
+
+    def _known_pod(self, sandbox_id: str) -> Pod:
+        pod = self._inventory.pod(sandbox_id)
+        if pod is None and sandbox_id and self.learner is not None:
+            pod = self.learner.pod(sandbox_id)
+            if pod is not None:
+                self._inventory.put_pod(sandbox_id, pod)
+        return pod or Pod()
+
+    def _known(self, container_id: str) -> Known:
+        """Return a container; one that is not known was made behind our back."""
+        known = self._inventory.container(container_id)
+        if known is None and self.learner is not None:
+            known = self.learner.container(container_id)
+        return known or Known("", Container(id=container_id))
+
+
+def _put(decision: Decision, resources: cri.LinuxContainerResources) -> bool:
+    """Put a decision into a request; whether that changed anything."""
+    resources.unified.update(decision.files)
+    if "cpu.shares" in decision.cleared:
+        resources.cpu_shares = 0
+    return bool(decision.files or decision.cleared)
+
+
+def _after_update(
+    container: Container, asked: Resources, decision: Decision
+) -> Container:
+    """Return the container as it is once an update is done."""
+    given = {
+        field: value
+        for field, value in asked._asdict().items()
+        if value not in (None, ()) and field != "unified"
+    }
+    old = container.resources
+    unified = {**old.unified, **asked.unified, **decision.files}
+    ours = container.ours
+    if ours is not None:
+        ours = (frozenset(ours) | decision.files.keys()) - asked.unified.keys()
+    return container._replace(
+        resources=old._replace(**given, unified=unified), ours=ours
+    )

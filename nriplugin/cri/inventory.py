@@ -1,0 +1,98 @@
+"""The pods and containers that came past, each in a few words."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nriplugin.engine.decision import Write
+    from nriplugin.engine.model import Container, Pod
+
+
+class Known(NamedTuple):
+    """A container."""
+
+    sandbox_id: str
+    container: Container
+    # What is to be written once it has a cgroup.
+    pending: tuple[Write, ...] = ()
+    # That cgroup, if anything was written there.
+    cgroup: str | None = None
+
+
+class Inventory:
+    """Pods and containers by ID. Requests come on many threads, so there is a lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pods: dict[str, Pod] = {}
+        self._containers: dict[str, Known] = {}
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many pods and containers are known."""
+        with self._lock:
+            return len(self._pods), len(self._containers)
+
+    def pod(self, sandbox_id: str) -> Pod | None:
+        """Return a pod."""
+        with self._lock:
+            return self._pods.get(sandbox_id)
+
+    def container(self, container_id: str) -> Known | None:
+        """Return a container."""
+        with self._lock:
+            return self._containers.get(container_id)
+
+    def put_pod(self, sandbox_id: str, pod: Pod) -> None:
+        """Remember a pod, or what it has become."""
+        with self._lock:
+            self._pods[sandbox_id] = pod
+
+    def put_container(self, container_id: str, known: Known) -> None:
+        """Remember a container, or what it has become."""
+        with self._lock:
+            self._containers[container_id] = known
+
+    def drop_container(self, container_id: str) -> Known | None:
+        """Forget a container; return what was known of it."""
+        with self._lock:
+            return self._containers.pop(container_id, None)
+
+    def drop_pod(self, sandbox_id: str) -> list[Known]:
+        """Forget a pod and its containers; return what was known of those."""
+        with self._lock:
+            self._pods.pop(sandbox_id, None)
+            gone = [
+                one
+                for one, known in self._containers.items()
+                if known.sandbox_id == sandbox_id
+            ]
+            return [self._containers.pop(one) for one in gone]
+
+    def snapshot(self) -> tuple[set[str], set[str]]:
+        """Return the IDs of all pods and containers."""
+        with self._lock:
+            return set(self._pods), set(self._containers)
+
+    def renew(
+        self,
+        before: tuple[set[str], set[str]],
+        pods: Mapping[str, Pod],
+        containers: Mapping[str, Known],
+    ) -> None:
+        """Take over what a runtime has listed.
+
+        What we have seen ourselves is known better, so it stays as it is. Forgotten is
+        what was there before the listing began (`before`) and is not in it.
+        """
+        pods_before, containers_before = before
+        with self._lock:
+            for one in pods_before - pods.keys():
+                self._pods.pop(one, None)
+            for one in containers_before - containers.keys():
+                self._containers.pop(one, None)
+            self._pods = {**pods, **self._pods}
+            self._containers = {**containers, **self._containers}

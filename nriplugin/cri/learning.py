@@ -1,0 +1,138 @@
+"""What the runtime has, asked of it at the start and whenever it was away.
+
+Its own way of making weights shows in containers that it made before us.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nriplugin.cri.reading import pod_of_status, told_of
+from nriplugin.engine.curve import recognise_curve
+from nriplugin.errors import RPCError
+from nriplugin.hands.eyes import observe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nriplugin.cgroup.tree import Tree
+    from nriplugin.cri.client import RuntimeClient
+    from nriplugin.cri.inventory import Inventory, Known
+    from nriplugin.engine.curve import Observation, Recognised
+    from nriplugin.engine.model import NodeFacts, Pod
+
+_log = logging.getLogger(__name__)
+
+# The runtime's word for something that was there a moment ago.
+_NOT_FOUND = 5
+
+
+class Learner:
+    """Fills an inventory, and completes the facts about a node."""
+
+    def __init__(
+        self,
+        client: RuntimeClient,
+        inventory: Inventory,
+        facts: NodeFacts,
+        tree: Tree | None,
+        apply: Callable[[NodeFacts], None],
+    ) -> None:
+        """Ask through a client; `apply` gets the facts whenever they are known."""
+        self._client = client
+        self._inventory = inventory
+        self._facts = facts
+        self._tree = tree
+        self._apply = apply
+
+    def learn(self) -> None:
+        """Ask for everything.
+
+        Raises:
+            RPCError, TimeoutError: the runtime does not answer, or not well.
+        """
+        version = self._client.version()
+        before = self._inventory.snapshot()
+        pods: dict[str, Pod] = {}
+        for sandbox_id in self._client.ready_pods():
+            if (pod := self.pod(sandbox_id)) is not None:
+                pods[sandbox_id] = pod
+        containers: dict[str, Known] = {}
+        observations: list[Observation] = []
+        for one in self._client.live_containers():
+            found = self._look(one.pod_sandbox_id, one.id)
+            if found is not None:
+                containers[one.id], observation = found
+                observations += [observation] if observation else []
+        self._inventory.renew(before, pods, containers)
+        self._complete(version.runtime_name, version.runtime_version, observations)
+
+    def pod(self, sandbox_id: str) -> Pod | None:
+        """Ask for one pod; None if it is gone."""
+        try:
+            return pod_of_status(self._client.pod_status(sandbox_id))
+        except RPCError as exc:
+            if exc.code == _NOT_FOUND:
+                return None
+            raise
+
+    def container(self, container_id: str) -> Known | None:
+        """Ask for one container, of which nothing is known; None if there is none."""
+        for one in self._client.live_containers():
+            if one.id == container_id:
+                found = self._look(one.pod_sandbox_id, one.id)
+                return None if found is None else found[0]
+        return None
+
+    def _look(
+        self, sandbox_id: str, container_id: str
+    ) -> tuple[Known, Observation | None] | None:
+        try:
+            response = self._client.container_status(container_id)
+        except RPCError as exc:
+            if exc.code == _NOT_FOUND:
+                return None
+            raise
+        known, cgroup = told_of(sandbox_id, response)
+        if self._tree is None or cgroup is None:
+            return known, None
+        resources = known.container.resources
+        observation = observe(
+            self._tree,
+            cgroup,
+            resources.shares,
+            resources.unified,
+            shows_unified=True,
+        )
+        return known, observation
+
+    def _complete(
+        self, runtime: str, version: str, observations: list[Observation]
+    ) -> None:
+        facts = replace(self._facts, runtime=runtime, runtime_version=version)
+        found = _recognise(observations)
+        # Later, what is there may all be ours, and teach nothing.
+        if found.certain or not self._facts.runtime:
+            facts = replace(facts, curve=found.curve, curve_evidence=found.evidence)
+        self._facts = facts
+        self._apply(facts)
+        _log.info(
+            "runtime: %s %s, %d pods, %d containers; curve %s: %s",
+            *(runtime, version, *self._inventory.counts()),
+            *(facts.curve.value, facts.curve_evidence),
+        )
+
+
+def _recognise(observations: list[Observation]) -> Recognised:
+    """Return the runtime's curve, or the one that we followed before a restart.
+
+    Once all containers are ours, none of them shows what the runtime does. They show
+    what we did, and to do anything else would change the ratio between siblings.
+    """
+    found = recognise_curve(observations)
+    if found.certain:
+        return found
+    before = recognise_curve([one._replace(made_by_us=None) for one in observations])
+    return before if before.certain else found

@@ -1,0 +1,201 @@
+"""The gRPC server in the runtime's place.
+
+A thread per call: gRPC's own event loop is no faster for a proxy, and a call that waits
+(StopContainer for a pod's grace period, PullImage for minutes) waits in a thread of its
+own. Threads are made when they are needed; there may be many, because kubelet stops all
+containers of a node at once, and nothing else must wait behind those.
+
+Our own part of a call has a time limit, and whatever goes wrong in it is not the
+caller's problem, unless the configuration says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from nriplugin.cri.forwarding import OPTIONS, Forwarder
+from nriplugin.cri.interception import Prepared
+from nriplugin.cri.methods import SERVER_STREAMS, UNARY
+from nriplugin.cri.writing import Turn
+from nriplugin.errors import ConfigError, RequestFails
+from nriplugin.policy import FailurePolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nriplugin.cri.interception import Interceptor
+
+    Context = grpc.ServicerContext
+    Handler = grpc.RpcMethodHandler[bytes, bytes]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# 110 pods of a few containers each, all being stopped, and room for the rest.
+WORKERS = 512
+
+# Decisions take a fraction of a millisecond; asking the runtime or systemd may not.
+DECIDERS = 8
+BUDGET_S = 2.0
+
+# For calls under way when we are told to stop.
+GRACE_S = 5.0
+
+
+class Proxy:
+    """Serves one socket, for one runtime."""
+
+    def __init__(
+        self,
+        forwarder: Forwarder,
+        interceptor: Interceptor | None,
+        failure_policy: FailurePolicy = FailurePolicy.IGNORE,
+        budget_s: float = BUDGET_S,
+    ) -> None:
+        """Pass everything on, and what the interceptor wants through it.
+
+        Args:
+            forwarder: the way to the runtime.
+            interceptor: what happens to some calls; None is nothing.
+            failure_policy: what becomes of a call when our part of it fails or is
+                late; may be replaced later.
+            budget_s: after so many seconds our part is late.
+        """
+        self.failure_policy = failure_policy
+        self._forwarder = forwarder
+        self._interceptor = interceptor
+        self._budget_s = budget_s
+        self._deciders = ThreadPoolExecutor(DECIDERS, "decide")
+        self.server = grpc.server(
+            ThreadPoolExecutor(WORKERS, "call"),
+            handlers=[_Handlers(self._handler_of)],
+            options=OPTIONS,
+        )
+        self._handlers: dict[str, Handler] = {}
+
+    def listen(self, path: str, mode: int) -> None:
+        """Serve a socket from now on.
+
+        Raises:
+            ConfigError: the socket cannot be made there.
+        """
+        # gRPC makes the socket, and there must be no moment at which it is open to all.
+        before = os.umask(0o777 & ~mode)
+        try:
+            self.server.add_insecure_port(f"unix:{path}")
+        except RuntimeError as exc:
+            raise ConfigError(
+                f"--listen: {path}, expected a place where a socket can be made"
+            ) from exc
+        finally:
+            os.umask(before)
+        self.server.start()
+
+    def stop(self, grace_s: float = GRACE_S) -> None:
+        """Take no more calls, let those under way end, and go; streams end at once."""
+        stopped = self.server.stop(grace_s)
+        self._forwarder.stop()
+        stopped.wait()
+        self._deciders.shutdown(wait=False, cancel_futures=True)
+
+    def _handler_of(self, method: str) -> Handler:
+        handler = self._handlers.get(method)
+        if handler is not None:
+            return handler
+        if method not in UNARY and method not in SERVER_STREAMS:
+            # Not kept: anybody can invent any number of names.
+            stream = partial(self._forwarder.stream, method)
+            return grpc.stream_stream_rpc_method_handler(stream)
+        if method in SERVER_STREAMS:
+            server_stream = partial(self._forwarder.server_stream, method)
+            handler = grpc.unary_stream_rpc_method_handler(server_stream)
+        else:
+            handler = grpc.unary_unary_rpc_method_handler(self._unary(method))
+        self._handlers[method] = handler
+        return handler
+
+    def _unary(self, method: str) -> Callable[[bytes, Context], bytes]:
+        if self._interceptor is not None:
+            rewrite = self._interceptor.rewriting.get(method)
+            if rewrite is not None:
+                return partial(self._rewritten, method, rewrite)
+            follow = self._interceptor.following.get(method)
+            if follow is not None:
+                return partial(self._followed, method, follow)
+        return partial(self._forwarder.unary, method)
+
+    def _rewritten(
+        self,
+        method: str,
+        rewrite: Callable[[bytes, Turn], Prepared],
+        request: bytes,
+        context: Context,
+    ) -> bytes:
+        turn = Turn()
+        try:
+            prepared = self._in_time(rewrite, request, turn)
+        except RequestFails as exc:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {exc}")
+        except Exception as exc:  # noqa: BLE001 - whatever it is, containers must start
+            turn.over.set()
+            self._failed(method, exc, context)
+            prepared = Prepared(request)
+        response = self._forwarder.unary(method, prepared.request, context)
+        if prepared.then is not None:
+            self._afterwards(method, prepared.then, response)
+        return response
+
+    def _followed(
+        self,
+        method: str,
+        follow: Callable[[bytes, bytes], None],
+        request: bytes,
+        context: Context,
+    ) -> bytes:
+        response = self._forwarder.unary(method, request, context)
+        self._afterwards(method, follow, request, response)
+        return response
+
+    def _in_time(self, work: Callable[..., T], *args: Any) -> T:  # noqa: ANN401
+        """Wait for something that may take long, but not longer than we may."""
+        future: Future[T] = self._deciders.submit(work, *args)
+        try:
+            return future.result(self._budget_s)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    def _failed(self, method: str, exc: Exception, context: Context) -> None:
+        """Say that our part failed; end the call if that is wanted."""
+        what = "late" if isinstance(exc, TimeoutError) else repr(exc)
+        if self.failure_policy is FailurePolicy.FAIL:
+            _log.error("%s: failed: %s", method, what)
+            context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {method}: {what}"
+            )
+        _log.error("%s: passed on untouched: %s", method, what)
+
+    def _afterwards(self, method: str, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+        """Do what follows from a good answer, which the caller gets in any case."""
+        try:
+            self._in_time(work, *args)
+        except Exception as exc:  # noqa: BLE001 - the runtime has done its part
+            what = "late" if isinstance(exc, TimeoutError) else repr(exc)
+            _log.error("%s: after the answer: %s", method, what)
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    """Finds a handler for whatever is called."""
+
+    def __init__(self, find: Callable[[str], Handler]) -> None:
+        self._find = find
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
+        return self._find(handler_call_details.method)
