@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 NAME = "localhost/box:1"
 # What a container does if its configuration names no command.
 SLEEP = ["/bin/sleep", "1000000"]
-APPLETS = ("sh", "sleep", "cat", "echo", "env", "dd", "true", "false", "mkdir", "ls")
+APPLETS = (
+    *("sh", "sleep", "cat", "echo", "env", "dd", "true", "false", "mkdir", "ls"),
+    # What critest runs.
+    *("top", "touch", "stat"),
+)
 
 
 def write_box(busybox: Path, archive: Path) -> None:

@@ -34,6 +34,8 @@ def payload(node: Node) -> Path:
     tools = [programs.crictl()]
     if node.runtime == "crio":
         tools.append(programs.crio())
+    if not node.nri:
+        tools.append(programs.critest())
     wheels = _wheels(root)
 
     def build(directory: Path) -> None:
@@ -84,7 +86,9 @@ def _wheels(root: Path) -> Path:
         version = run("chroot", tree, "python3", "-c", show).strip()
         # With this machine's settings for pip, for the guest's Python.
         download = [*pip, "download", "--only-binary=:all:", "--dest", str(wheels)]
-        run(*download, "--python-version", version, *wheels.glob("*.whl"))
+        (ours,) = wheels.glob("*.whl")
+        # With what the CRI proxy needs: on a node without NRI it stands in for it.
+        run(*download, "--python-version", version, f"{ours}[cri]")
         place = tree / "node"
         shutil.copytree(wheels, place / "wheels")
         try:
@@ -98,7 +102,7 @@ def _wheels(root: Path) -> Path:
                     "--isolated",
                     "install",
                 ),
-                *("--no-index", "--find-links", "/node/wheels", "nriplugin"),
+                *("--no-index", "--find-links", "/node/wheels", "nriplugin[cri]"),
             )
             (place / "nriplugin").rename(directory / "nriplugin")
         finally:

@@ -1,4 +1,4 @@
-"""crictl and CRI-O, which Debian does not have: released versions, built with Go.
+"""crictl, critest and CRI-O, which Debian lacks: released versions, built with Go.
 
 Each has a module of its own in programs/, whose go.sum pins what the proxy may send.
 """
@@ -23,6 +23,18 @@ def crictl() -> Path:
         "crictl: building (about a minute)",
         lambda directory: _go_build(
             "crictl", "sigs.k8s.io/cri-tools/cmd/crictl", directory
+        ),
+    )
+
+
+def critest() -> Path:
+    """Return the directory with `critest`, the CRI's own conformance tests."""
+    return built(
+        "critest",
+        _key("critest"),
+        "critest: building (about a minute)",
+        lambda directory: _go_build(
+            "critest", "sigs.k8s.io/cri-tools/cmd/critest", directory, test=True
         ),
     )
 
@@ -55,9 +67,13 @@ def _environ() -> dict[str, str]:
     return {**os.environ, **fixed, "GOFLAGS": "-mod=readonly"}
 
 
-def _go_build(name: str, package: str, directory: Path, tags: str = "") -> None:
+def _go_build(
+    name: str, package: str, directory: Path, tags: str = "", *, test: bool = False
+) -> None:
+    """Build a program, or one that is made of a package's tests."""
+    how = ("test", "-c") if test else ("build",)
     run(
-        *("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"),
+        *("go", *how, "-trimpath", "-buildvcs=false", "-ldflags=-s -w"),
         *(f"-tags={tags}", "-o", directory / name, package),
         cwd=MODULES / name,
         env=_environ(),

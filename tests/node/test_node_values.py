@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from support.observed import Observed, Seen
 
 pytestmark = [
-    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd"),
+    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
     pytest.mark.timeout(600),
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids="-".join)
@@ -26,6 +26,7 @@ NATIVE = {
     "containerd-1.7": Curve.KEP,
     "crio": Curve.QUADRATIC,
     "systemd": Curve.QUADRATIC,
+    "containerd-1.6": Curve.KEP,
 }
 RUNTIME = {"containerd": Runtime.CONTAINERD, "crio": Runtime.CRIO}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,14 +15,35 @@ if TYPE_CHECKING:
 LOG = "/var/log/nriplugin.log"
 PATIENCE_S = 60
 
+RUNTIME = "unix:///run/containerd/containerd.sock"
+PROXY = "unix:///run/nriplugin-cri.sock"
+CRICTL = "/etc/crictl.yaml"
+
+
+class Door(NamedTuple):
+    """How our plugin gets to see containers, and what it says when it does."""
+
+    command: tuple[str, ...]
+    ready: str
+
+
+NRI = Door(("run",), "synchronized:")
+CRI = Door(("cri-proxy", "--listen", PROXY, "--runtime", RUNTIME), "serving unix:")
+
+
+def door_of(machine: Machine) -> Door:
+    """Return NRI, or the proxy for a runtime without it."""
+    return NRI if machine.node.nri else CRI
+
 
 class Plugin:
-    """`nriplugin run` as a process in the guest."""
+    """`nriplugin run`, or `cri-proxy`, as a process in the guest."""
 
     def __init__(self, machine: Machine, *options: str) -> None:
         self._machine = machine
         machine.write(LOG, "")
-        self.pid = machine.spawn("nriplugin", "run", *options, log=LOG)
+        command = door_of(machine).command
+        self.pid = machine.spawn("nriplugin", *command, *options, log=LOG)
 
     def log(self) -> str:
         """Return everything that it has logged."""
@@ -44,11 +65,15 @@ class Plugin:
 
 @contextmanager
 def running(machine: Machine, *options: str) -> Iterator[Plugin]:
-    """Run the plugin for a while, registered and synchronized."""
+    """Run the plugin for a while, ready; crictl goes through it if that is the door."""
     plugin = Plugin(machine, *options)
+    crictl = machine.read([CRICTL])[CRICTL] or ""
     try:
-        plugin.wait_for("synchronized:")
+        plugin.wait_for(door_of(machine).ready)
+        if door_of(machine) is CRI:
+            machine.write(CRICTL, crictl.replace(RUNTIME, PROXY))
         yield plugin
     finally:
+        machine.write(CRICTL, crictl)
         if machine.poll(plugin.pid) is None:
             plugin.end()

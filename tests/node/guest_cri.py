@@ -1,0 +1,111 @@
+"""Runs in a node: calls one server of CRI, the runtime or the proxy before it.
+
+guest_cri.py ADDRESS POD CONTAINER
+Prints one line of JSON: what it said to each call. What is the same every time is shown
+whole, what has a token or a time in it by its shape.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from typing import Any
+
+import grpc
+
+RUNTIME = "/runtime.v1.RuntimeService"
+IMAGES = "/runtime.v1.ImageService"
+TIMEOUT_S = 60
+
+
+def field(number: int, value: str | bytes) -> bytes:
+    """Return a string, or a message, as it is on the wire."""
+    data = value.encode() if isinstance(value, str) else value
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def number(of: int, value: int) -> bytes:
+    """Return a small number as it is on the wire."""
+    return bytes([of << 3, value])
+
+
+def whole(response: bytes) -> str:
+    return hashlib.sha256(response).hexdigest()
+
+
+def url(response: bytes) -> str:
+    """Return an address without its port and its token."""
+    found = re.fullmatch(rb"..(http://[^:]+):\d+(/\w+/).+", response, re.DOTALL)
+    return "no address" if found is None else f"{found[1]!r} {found[2]!r}"
+
+
+def calls(pod: str, container: str) -> dict[str, tuple[str, bytes, Any]]:
+    """Return method, request and how to show the answer, by name."""
+    nowhere = field(1, field(1, "127.0.0.1:1/none:1"))
+    return {
+        "version": (f"{RUNTIME}/Version", b"", whole),
+        "version of old": ("/runtime.v1alpha2.RuntimeService/Version", b"", whole),
+        "status": (f"{RUNTIME}/Status", b"", whole),
+        "images": (f"{IMAGES}/ListImages", b"", whole),
+        "pods": (f"{RUNTIME}/ListPodSandbox", b"", whole),
+        "container": (f"{RUNTIME}/ContainerStatus", field(1, container), whole),
+        "no container": (f"{RUNTIME}/ContainerStatus", field(1, "none"), whole),
+        "update of none": (
+            f"{RUNTIME}/UpdateContainerResources",
+            field(1, "none") + field(2, number(3, 100)),
+            whole,
+        ),
+        "create in none": (f"{RUNTIME}/CreateContainer", field(1, "none"), whole),
+        "start of none": (f"{RUNTIME}/StartContainer", field(1, "none"), whole),
+        "stats": (f"{RUNTIME}/ContainerStats", field(1, container), bool),
+        "exec": (
+            f"{RUNTIME}/Exec",
+            field(1, container) + field(2, "true") + number(5, 1),
+            url,
+        ),
+        "exec in none": (f"{RUNTIME}/Exec", field(1, "none"), whole),
+        "attach": (f"{RUNTIME}/Attach", field(1, container) + number(4, 1), url),
+        "port forward": (
+            f"{RUNTIME}/PortForward",
+            field(1, pod) + number(2, 80),
+            url,
+        ),
+        "pull": (f"{IMAGES}/PullImage", nowhere, whole),
+        "pull of nothing": (f"{IMAGES}/PullImage", b"", whole),
+        "new method": (f"{RUNTIME}/MethodOfTheYear2040", b"", whole),
+        "other service": ("/some.Service/Method", b"", whole),
+        "garbage": (f"{RUNTIME}/ContainerStatus", b"\xff\xff\xff", whole),
+    }
+
+
+def failure(exc: Any) -> list[Any]:
+    details = re.sub(r":\d+->", ":PORT->", exc.details())
+    keys = sorted(key for key, _ in exc.trailing_metadata() or ())
+    return [exc.code().name, details, keys]
+
+
+def main() -> None:
+    address, pod, container = sys.argv[1:]
+    channel = grpc.insecure_channel(
+        address.replace("unix://", "unix:"),
+        options=[("grpc.default_authority", "localhost")],
+    )
+    said: dict[str, Any] = {}
+    for name, (method, request, show) in calls(pod, container).items():
+        call: Any = channel.unary_unary(method)
+        try:
+            said[name] = ["OK", show(call(request, timeout=TIMEOUT_S))]
+        except grpc.RpcError as exc:
+            said[name] = failure(exc)
+    stream: Any = channel.unary_stream(f"{RUNTIME}/GetContainerEvents")
+    try:
+        said["events"] = ["OK", bool(next(stream(b"", timeout=TIMEOUT_S)))]
+    except grpc.RpcError as exc:
+        said["events"] = failure(exc)
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The hook on CRI-O without NRI."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.bed import on_nodes
+from support.kubelet import Container, Kubelet
+
+from nriplugin.convert.curves import Curve, weight_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from nodes.machine import Machine
+
+pytestmark = [on_nodes("crio"), pytest.mark.timeout(600)]
+
+CONFIG_FILE = "/etc/nriplugin-hook.yaml"
+STATE_DIR = "/var/lib/nriplugin-hook"
+HOOKS_DIR = "/etc/containers/oci/hooks.d"
+DROP_IN = "/etc/crio/crio.conf.d/99-hook.conf"
+# hooks_dir is /usr/share/containers/oci/hooks.d alone, unless somebody says otherwise.
+SETTINGS = f"""
+[crio.runtime]
+hooks_dir = ["{HOOKS_DIR}"]
+
+[crio.nri]
+enable_nri = false
+"""
+
+CONFIG = """
+memoryQoS: {enabled: true, protection: false}
+cpuBurst: {enabled: true, percent: 20}
+rules:
+  - name: idle
+    match: {qosClass: BestEffort}
+    cpuQoS: {enabled: true, level: BE}
+  - name: labelled
+    match: {labels: {hooked: "yes"}}
+    memoryQoS: {oomGroup: true}
+    cpuBurst: {enabled: true}
+"""
+MIB = 1 << 20
+PERIOD = {"cpu_period": 100_000}
+LIMITED = {
+    **PERIOD,
+    "cpu_shares": 256,
+    "cpu_quota": 150_000,
+    "memory_limit_in_bytes": 96 * MIB,
+    "oom_score_adj": 990,
+}
+
+
+@pytest.fixture(scope="module")
+def hooked(node: Machine) -> Iterator[Machine]:
+    """CRI-O with the hook and without NRI, for as long as this module's tests run."""
+    node.check("mkdir", "-p", DROP_IN.rpartition("/")[0])
+    node.write(DROP_IN, SETTINGS)
+    node.write(CONFIG_FILE, CONFIG)
+    options = ("--config", CONFIG_FILE, "--state-dir", STATE_DIR)
+    node.check("nriplugin", "hook", "install", *options)
+    node.check("/node/bin/runtime", "restart")
+    try:
+        yield node
+    finally:
+        node.check("rm", DROP_IN)
+        node.check("nriplugin", "hook", "uninstall")
+        node.check("/node/bin/runtime", "restart")
+        assert not node.check("ls", HOOKS_DIR).split()
+
+
+class Labelling(Kubelet):
+    """A kubelet whose pods have a label, and whose containers do not."""
+
+    def _write(self, config: Mapping[str, Any]) -> str:
+        if "uid" in config["metadata"]:
+            config = {**config, "labels": {"hooked": "yes"}}
+        return super()._write(config)
+
+
+@contextmanager
+def configured(node: Machine, text: str) -> Iterator[None]:
+    """Have another configuration for a while."""
+    node.write(CONFIG_FILE, text)
+    try:
+        yield
+    finally:
+        node.write(CONFIG_FILE, CONFIG)
+
+
+def test_nri_is_off(hooked: Machine) -> None:
+    """So that whatever the containers have is the hook's."""
+    assert "nri.sock" not in hooked.check("ss", "--unix", "--listening")
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_burstable(hooked: Machine, kubelet: Kubelet, handler: str) -> None:
+    """The runtime's own values stay, and the handlers' are beside them."""
+    with kubelet.sandbox("Burstable", handler) as pod:
+        held = kubelet.settings(kubelet.start(pod, "web", LIMITED))
+    assert held["cpu.weight"] == str(weight_of(256, Curve.QUADRATIC))
+    assert held["cpu.max"] == "150000 100000"
+    assert held["memory.max"] == str(96 * MIB)
+    assert held["cpu.max.burst"] == "30000"
+    assert 48 * MIB < int(held["memory.high"]) < 96 * MIB
+    assert held["cpu.idle"] == "0"
+
+
+def test_guaranteed(hooked: Machine, kubelet: Kubelet) -> None:
+    """The request is the limit, so nothing is throttled before it."""
+    sent = {**LIMITED, "cpu_shares": 512, "cpu_quota": 50_000, "oom_score_adj": -997}
+    with kubelet.sandbox("Guaranteed") as pod:
+        held = kubelet.settings(kubelet.start(pod, "web", sent))
+    assert held["cpu.weight"] == str(weight_of(512, Curve.QUADRATIC))
+    assert held["cpu.max.burst"] == "10000"
+    assert held["memory.high"] == "max"
+
+
+def test_best_effort_is_idle(hooked: Machine, kubelet: Kubelet) -> None:
+    """A rule for the class, which the hook reads from the cgroup's path."""
+    with kubelet.sandbox("BestEffort") as pod:
+        container = kubelet.start(pod, "web", {"cpu_shares": 2, "oom_score_adj": 1000})
+        assert kubelet.settings(container)["cpu.idle"] == "1"
+        (cgroup,) = container.cgroups
+        findings = json.loads(
+            hooked.check(
+                *("nriplugin", "restore", "--state-dir", STATE_DIR),
+                *("--dry-run", "--json"),
+            )
+        )
+    ours = {f"/sys/fs/cgroup{one['path']}": one["original"] for one in findings}
+    assert ours[f"{cgroup}/cpu.idle"] == "0"
+
+
+def test_annotations_and_labels_of_the_pod_count(
+    hooked: Machine,
+) -> None:
+    """CRI-O has the ones in the container's spec, and the others in the sandbox's."""
+    annotations = {
+        "cpu-burst.cgroup2.nri.io": "10%",
+        "cpu-burst.cgroup2.nri.io/container.web": "40%",
+    }
+    labelling = Labelling(hooked)
+    with labelling.sandbox("Burstable", annotations=annotations) as pod:
+        held = labelling.settings(labelling.start(pod, "web", LIMITED))
+    assert held["cpu.max.burst"] == "60000"
+    assert held["memory.oom.group"] == "1"
+
+
+def test_a_broken_configuration_does_not_stop_a_container(
+    hooked: Machine, kubelet: Kubelet
+) -> None:
+    """It has what its runtime gives it."""
+    with configured(hooked, "cpuBurst: ["), kubelet.sandbox("Burstable") as pod:
+        held = kubelet.settings(kubelet.start(pod, "web", LIMITED))
+    assert held["cpu.max"] == "150000 100000"
+    assert (held["cpu.max.burst"], held["memory.high"]) == ("0", "max")
+
+
+def test_what_is_to_fail_stops_a_container(hooked: Machine, kubelet: Kubelet) -> None:
+    """Without a journal nothing is written, and the runtime shows our words."""
+    text = "cpuBurst: {enabled: true, percent: 20, failurePolicy: %s}"
+    hooked.check("rm", "-rf", STATE_DIR)
+    hooked.write(STATE_DIR, "not a directory")
+    try:
+        with kubelet.sandbox("Burstable") as pod:
+            with configured(hooked, text % "fail"):
+                refused = kubelet.try_start(pod, "one", LIMITED)
+            with configured(hooked, text % "ignore"):
+                started = kubelet.start(pod, "two", LIMITED)
+            held = kubelet.settings(started)
+    finally:
+        hooked.check("rm", STATE_DIR)
+    assert not isinstance(refused, Container)
+    assert "cpuBurst: journal" in refused
+    assert held["cpu.max.burst"] == "0"
