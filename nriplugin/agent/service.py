@@ -7,7 +7,7 @@ grpcio, and only when it is asked for.
 
 from __future__ import annotations
 
-import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,8 @@ from grpc_reflection.v1alpha import reflection
 
 from nriplugin.agent.asking import AskedPlugin
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.cri.addresses import claim
-from nriplugin.errors import ConfigError, NRIPluginError, RequestFails
+from nriplugin.cri.addresses import bind, claim
+from nriplugin.errors import NRIPluginError, RequestFails
 from nriplugin.nri.methods import METHODS, PLUGIN_SERVICE, Kind
 from nriplugin.nri.plugin import handles, subscription
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # Root alone: a decision shows what is configured.
 MODE = 0o600
 GRACE_S = 1.0
+WORKERS = 16
 
 # What the runtime itself would send on its socket.
 _MAX_BYTES = 16 * 1024 * 1024
@@ -50,9 +51,11 @@ class PluginService:
     def __init__(self, plugin: NodePlugin) -> None:
         """Serve nobody yet."""
         self._asked = AskedPlugin(plugin)
-        # One worker: answers take microseconds, and never in parallel.
+        # The plugin is asked by one at a time, as a runtime does.
+        self._one_at_a_time = threading.Lock()
+        # Several, because whoever asks for a description keeps a worker meanwhile.
         self._server = grpc.server(
-            ThreadPoolExecutor(max_workers=1, thread_name_prefix="grpc"),
+            ThreadPoolExecutor(WORKERS, thread_name_prefix="grpc"),
             options=[("grpc.max_receive_message_length", _MAX_BYTES)],
         )
         handlers = {method.rpc: self._handler_of(method) for method in METHODS}
@@ -77,16 +80,7 @@ class PluginService:
             ConfigError: it cannot be made there.
         """
         claim("--grpc", path)
-        # gRPC makes the socket, and there must be no moment at which it is open to all.
-        before = os.umask(0o777 & ~MODE)
-        try:
-            self._server.add_insecure_port(f"unix:{path}")
-        except RuntimeError as exc:
-            raise ConfigError(
-                f"--grpc: {path}, expected a place where a socket can be made"
-            ) from exc
-        finally:
-            os.umask(before)
+        bind(self._server, "--grpc", path, MODE)
         self._server.start()
 
     def close(self) -> None:
@@ -99,7 +93,13 @@ class PluginService:
         if method.kind is not Kind.QUESTION or not handles(self._asked, method):
             return _handler(method.request, _nothing)
         request = self._asked.views.get(method.handler, method.request)
-        return _handler(request, getattr(self._asked, method.handler))
+        answer = getattr(self._asked, method.handler)
+
+        def ask(message: Any) -> Any:  # noqa: ANN401 - a `request`
+            with self._one_at_a_time:
+                return answer(message)
+
+        return _handler(request, ask)
 
     def _configure(self, request: nri.ConfigureRequest) -> nri.ConfigureResponse:
         return nri.ConfigureResponse(events=subscription(self._asked))

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from typing import TYPE_CHECKING
 
 from nriplugin.errors import ConfigError
+
+if TYPE_CHECKING:
+    import grpc
 
 SCHEME = "unix://"
 
@@ -66,6 +70,24 @@ def claim(option: str, path: str) -> None:
     if _answers(path):
         raise ConfigError(f"{option}: {path}, expected one that nobody serves already")
     os.unlink(path)
+
+
+def bind(server: grpc.Server, option: str, path: str, mode: int) -> None:
+    """Have a server use a socket with these permissions, once it is started.
+
+    Raises:
+        ConfigError: no socket can be made there.
+    """
+    # gRPC makes the socket, and there must be no moment at which it is open to all.
+    before = os.umask(0o777 & ~mode)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError as exc:
+        raise ConfigError(
+            f"{option}: {path}, expected a place where a socket can be made"
+        ) from exc
+    finally:
+        os.umask(before)
 
 
 def _answers(path: str) -> bool:

@@ -12,18 +12,18 @@ caller's problem, unless the configuration says so.
 from __future__ import annotations
 
 import logging
-import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
+from nriplugin.cri.addresses import bind
 from nriplugin.cri.forwarding import OPTIONS, Forwarder
 from nriplugin.cri.interception import Prepared
 from nriplugin.cri.methods import SERVER_STREAMS, UNARY
 from nriplugin.cri.writing import Turn
-from nriplugin.errors import ConfigError, RequestFails
+from nriplugin.errors import RequestFails
 from nriplugin.policy import FailurePolicy
 
 if TYPE_CHECKING:
@@ -86,16 +86,7 @@ class Proxy:
         Raises:
             ConfigError: the socket cannot be made there.
         """
-        # gRPC makes the socket, and there must be no moment at which it is open to all.
-        before = os.umask(0o777 & ~mode)
-        try:
-            self.server.add_insecure_port(f"unix:{path}")
-        except RuntimeError as exc:
-            raise ConfigError(
-                f"--listen: {path}, expected a place where a socket can be made"
-            ) from exc
-        finally:
-            os.umask(before)
+        bind(self.server, "--listen", path, mode)
         self.server.start()
 
     def stop(self, grace_s: float = GRACE_S) -> None:

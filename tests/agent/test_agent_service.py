@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,25 @@ def test_every_method_is_there(tmp_path: Path) -> None:
         with pytest.raises(grpc.RpcError) as raised:
             client("Dance", nri.Empty(), nri.Empty)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_stream_that_is_kept_open_leaves_room_for_questions(tmp_path: Path) -> None:
+    """Tools may ask for a description and stay; everybody else is answered."""
+    done = threading.Event()
+
+    def requests() -> Iterator[bytes]:
+        done.wait(PATIENCE_S)
+        yield from ()
+
+    with serving(NodePlugin(), tmp_path) as client:
+        method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        stream: Any = client.channel.stream_stream(method)
+        calls = [stream(requests()) for _ in range(2)]
+        try:
+            assert client.create(**APP) == FILES
+        finally:
+            done.set()
+        assert [list(call) for call in calls] == [[], []]
 
 
 def test_asking_has_no_effects(tmp_path: Path) -> None:
