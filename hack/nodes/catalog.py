@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What every root has. skopeo and conmon are CRI-O's; systemd is there in all of them
-# and is the init of those nodes that ask for it.
+# What every root has. skopeo and conmon are CRI-O's, podman is for the hook; systemd is
+# there in all of them and is the init of those nodes that ask for it.
 PACKAGES = (
     "busybox-static",
     "ca-certificates",
@@ -15,6 +15,7 @@ PACKAGES = (
     "dbus",
     "iproute2",
     "kmod",
+    "podman",
     "python3",
     "python3-venv",
     "runc",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from support.kubelet import Container, Kubelet
 
 pytestmark = [
-    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd"),
+    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
     pytest.mark.timeout(900),
 ]
 each_runtime = pytest.mark.parametrize("handler", ["runc", "crun"])

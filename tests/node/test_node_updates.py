@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from support.kubelet import Container, Kubelet
 
 pytestmark = [
-    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd"),
+    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
     pytest.mark.timeout(600),
 ]
 
@@ -126,8 +127,8 @@ def test_an_update_does_what_it_did_without_us(
 def test_the_curve_is_the_runtimes_own(node: Machine, seen: dict[bool, Seen]) -> None:
     """Recognised from the container that was there before the plugin."""
     curve = "kep" if node.node.name in KEP_NODES else "quadratic"
-    found = f"curve: {curve} (1 of 1 containers of this node"
-    assert found in seen[True].log
+    told = rf"curve:? {curve}\W+1 of 1 containers of this node"
+    assert re.search(told, seen[True].log)
 
 
 def test_an_update_leaves_the_rest_alone(seen: dict[bool, Seen]) -> None:
