@@ -43,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         allow_abbrev=False,
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command, summary in COMMANDS.items():
+    # A parser is not cheap: all of them are made only to be listed.
+    for command in argv[:1] if argv and argv[0] in COMMANDS else COMMANDS:
+        summary = COMMANDS[command]
         subparser = subparsers.add_parser(
             command, help=summary, description=summary, allow_abbrev=False
         )
