@@ -38,6 +38,7 @@ class Answer(NamedTuple):
     decision: Decision
     response: nri.CreateContainerResponse | None
     files: Mapping[str, str]  # that the container has, when all is done
+    protects: bool  # its memory, which takes more than the container's own files
 
 
 class Answered:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from heapq import heappop, heappush
+from itertools import count
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """Runs jobs one at a time: soon, a few per second, or again and again."""
+    """Runs jobs one at a time: soon, later, a few per second, or again and again."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -31,6 +33,8 @@ class Keeper:
         self._later: deque[Job] = deque()
         self._pause_s = 0.0
         self._next_later = 0.0
+        self._timed: list[tuple[float, int, Job]] = []
+        self._serial = count()  # of two at the same time, the first
         self._again: Job | None = None
         self._every_s = 0.0
         self._next_again = 0.0
@@ -50,6 +54,12 @@ class Keeper:
             self._next_later = self._clock() + self._pause_s
         if self._later:
             self.soon(_nothing)
+
+    def after(self, seconds: float, job: Job) -> None:
+        """Run a job when so much time has passed."""
+        with self._lock:
+            heappush(self._timed, (self._clock() + seconds, next(self._serial), job))
+        self.soon(_nothing)
 
     def every(self, seconds: float, job: Job | None) -> None:
         """Run a job again and again, in place of an earlier one; None ends that."""
@@ -94,11 +104,14 @@ class Keeper:
         with self._lock:
             times = [self._next_later] if self._later else []
             times += [self._next_again] if self._again is not None else []
+            times += [self._timed[0][0]] if self._timed else []
         return max(0.0, min(times) - self._clock()) if times else None
 
     def _due(self) -> Job:
         with self._lock:
             now = self._clock()
+            if self._timed and now >= self._timed[0][0]:
+                return heappop(self._timed)[2]
             if self._later and now >= self._next_later:
                 self._next_later = now + self._pause_s
                 return self._later.popleft()

@@ -36,6 +36,8 @@ from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.updating import decide_update
 from nriplugin.hands.eyes import memory_use
 from nriplugin.hands.facts import container_files
+from nriplugin.hands.protection import FILES as PROTECTION
+from nriplugin.hands.protection import without_effect
 from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 
@@ -82,6 +84,7 @@ class NodePlugin(Plugin):
         """Decide from facts; with a tree, look at containers that exist."""
         self._blind_because = blind_because
         self.refusals = Refusals()
+        self.without_effect = Refusals()  # told by the keeper
         self.inventory = Inventory()
         self.keeper = Keeper()
         self._tree = tree
@@ -89,6 +92,7 @@ class NodePlugin(Plugin):
         self._replacing = threading.Lock()  # the plan: by requests and by reloads
         self._applying = threading.Lock()
         self._files_known = tree is None
+        self._curve_certain = False
         self._adopt: AdoptSection | None = None
         self._release: Release = (0, 0)
 
@@ -168,12 +172,15 @@ class NodePlugin(Plugin):
         shows = self._release >= _SHOWS_UNIFIED
         found, curves = recognise(containers, tree, shows_unified=shows)
         with self._replacing:
-            facts = replace(
-                self._plan.facts, curve=found.curve, curve_evidence=found.evidence
-            )
+            facts = self._plan.facts
+            # Later, what is there may all be ours, and teach nothing.
+            if found.certain or not self._curve_certain:
+                self._curve_certain = found.certain
+                evidence = found.evidence
+                facts = replace(facts, curve=found.curve, curve_evidence=evidence)
             self._plan = replace(self._plan, facts=facts, curves=curves)
         if self._plan.config.curve is None:  # else it is for a time without that
-            _log.info("curve: %s (%s)", found.curve, found.evidence)
+            _log.info("curve: %s (%s)", facts.curve, facts.curve_evidence)
 
     def _adopt_missing(
         self, missing: Sequence[Missing], adopt: AdoptSection
@@ -229,6 +236,8 @@ class NodePlugin(Plugin):
             message = request.container
             known = Known(message.linux.cgroups_path, answer.files)
             self.inventory.put(message.id, known)
+            if answer.protects and self._tree is not None:
+                self.keeper.soon(partial(self._check_protection, request, known))
         if decision.writes:
             self._write_new(request, answer)
         return answer.response
@@ -278,7 +287,9 @@ class NodePlugin(Plugin):
             pod = parse_pod(request.pod, plan.curves)
             container = read_container(message)
         decision = decide(pod, container, plan.facts, plan.config)
-        return Answer(decision, adjustment(decision), expected_of(decision))
+        files = expected_of(decision)
+        protects = not PROTECTION.isdisjoint(files)
+        return Answer(decision, adjustment(decision), files, protects)
 
     def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
         """Do what a decision about a new container has the executor do."""
@@ -328,12 +339,27 @@ class NodePlugin(Plugin):
         cgroup = cgroups_of(_NO_POD, message)[1]
         return None if cgroup is None else memory_use(self._tree, cgroup)
 
+    def _check_protection(
+        self, request: view.CreateContainerRequest, known: Known
+    ) -> None:
+        """Say which protection has no effect, for want of the same above it."""
+        assert self._tree is not None
+        pod = parse_pod(request.pod, {})
+        parent, own = cgroups_of(pod, request.container)
+        if parent is not None:
+            for text in without_effect(self._tree, parent, own, known.files):
+                self.without_effect.warn(_named(pod, request.container), text)
+
     def _note(
         self, payload: bytes, message: view.Container, decision: Decision
     ) -> None:
         pod = view.PodSandbox.FromString(payload)
-        name = name_of(message) or message.id[:13]
-        self.refusals.note(f"{pod.namespace}/{pod.name}/{name}", decision)
+        self.refusals.note(_named(pod, message), decision)
+
+
+def _named(pod: view.PodSandbox | Pod, message: view.Container) -> str:
+    name = name_of(message) or message.id[:13]
+    return f"{pod.namespace}/{pod.name}/{name}"
 
 
 def _bare(resources: Resources) -> Container:

@@ -40,7 +40,11 @@ class Refusals:
             self.counts[handler, reason.value] += 1
             self._say("%s: refused: %s: %s", who, handler, text)
         for text in decision.warnings:
-            self._say("%s: %s", who, text)
+            self.warn(who, text)
+
+    def warn(self, who: str, text: str) -> None:
+        """Say something about a container that nobody refused."""
+        self._say("%s: %s", who, text)
 
     def _say(self, line: str, *args: str) -> None:
         now = self._clock()

@@ -8,7 +8,7 @@ from nriplugin.agent.inventory import Known
 from nriplugin.agent.reading import cgroups_of, read_existing, read_pod
 from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.cgroup.quirks_contents import same
-from nriplugin.engine.curve import recognise_curve
+from nriplugin.engine.curve import recognise_curve, recognise_or_continue
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed, Level
 from nriplugin.engine.model import Pod
@@ -65,7 +65,7 @@ def recognise(
             seen.append(one)
             if len(seen) == MAX_OBSERVED:
                 break
-    node = recognise_curve(seen)
+    node = recognise_or_continue(seen)
     curves: dict[str, Curve] = {}
     for uid in {one.pod_uid for one in seen}:
         of_pod = recognise_curve(seen, uid)

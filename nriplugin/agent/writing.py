@@ -21,9 +21,11 @@ from nriplugin.agent.plan import Plan
 from nriplugin.agent.plugin import NodePlugin
 from nriplugin.agent.reading import cgroups_of, parse_pod
 from nriplugin.api import view_pb2 as view
+from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.cgroup.updates import Status
-from nriplugin.engine.decision import When
+from nriplugin.engine.decision import Level, When
 from nriplugin.errors import NRIPluginError
+from nriplugin.hands.protection import FILES as PROTECTION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -140,8 +142,10 @@ class WritingPlugin(NodePlugin):
         # or we see the keeper, and what it is writing is put right later.
         self._updates[message.id] = pending
         if self._keeper_writes_to == message.id:
-            self._updates[message.id] = pending._replace(overtaken=True)
-        self._write_before(writes, parent, cgroup)
+            pending = self._updates[message.id] = pending._replace(overtaken=True)
+        if self._write_before(writes, parent, cgroup):
+            undo = partial(self._put_back, message.id, pending)
+            self.keeper.after(UPDATE_PATIENCE_S, undo)
 
     def post_update_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
@@ -152,6 +156,18 @@ class WritingPlugin(NodePlugin):
             self.inventory.put(container.id, pending.known)
             if pending.writes or pending.overtaken:
                 self.keeper.soon(partial(self._finish_update, container.id, pending))
+
+    def _put_back(self, container_id: str, pending: _Pending) -> None:
+        """Undo what was written for an update of which no end was seen."""
+        known = self.inventory.get(container_id)
+        if self._updates.get(container_id) is not pending or known is None:
+            return
+        # Should the end come yet, all of it has to be written again.
+        self._updates[container_id] = pending._replace(overtaken=True)
+        cgroup = known.cgroup
+        if self._hands is not None and cgroup is not None:
+            _log.warning("%s: the runtime has not updated it: as before", cgroup)
+            _say(self._hands.put(known.files, cgroup))
 
     def _finish_update(self, container_id: str, pending: _Pending) -> None:
         with self._writing_to(container_id):
@@ -169,15 +185,32 @@ class WritingPlugin(NodePlugin):
         self._starting.pop(container.id, None)
         self._updates.pop(container.id, None)
         known = self.inventory.drop(container.id)
-        if known is not None and known.cgroup is not None and self._hands is not None:
-            self.keeper.soon(partial(self._hands.forget, known.cgroup))
+        if known is not None and self._hands is not None:
+            self.keeper.soon(partial(self._after_removal, self._hands, known))
+
+    def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        """Forget the pod's own cgroup."""
+        parent = cgroup_of_parent(pod.linux.cgroup_parent)
+        if parent is not None and self._hands is not None:
+            self.keeper.soon(partial(self._hands.forget, parent))
+
+    def _after_removal(self, hands: Hands, known: Known) -> None:
+        cgroup = known.cgroup
+        if cgroup is None:
+            return
+        hands.forget(cgroup)
+        if not PROTECTION.isdisjoint(known.files):
+            _say(hands.lower(cgroup.rpartition("/")[0]))
 
     def _write_before(
         self, writes: Sequence[Write], parent: str | None, cgroup: str | None
-    ) -> None:
+    ) -> bool:
+        """Write what comes before the runtime's part; whether to the container."""
         before = [w for w in writes if w.when is When.BEFORE]
-        if before and parent is not None and self._hands is not None:
-            _say(self._hands.carry_out(before, parent, cgroup))
+        if not before or parent is None or self._hands is None:
+            return False
+        _say(self._hands.carry_out(before, parent, cgroup))
+        return any(write.level is Level.CONTAINER for write in before)
 
     def _carry_out(self, pending: _Pending) -> None:
         if self._hands is not None:
@@ -194,6 +227,8 @@ class WritingPlugin(NodePlugin):
         for container_id in self._starting.keys() - there:
             del self._starting[container_id]
         self._updates.clear()
+        if self._hands is not None:
+            self.keeper.soon(self._hands.sweep)
         return super().synchronize(pods, containers)
 
     def _adopt_missing(

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.executor_cache import Cache
@@ -136,6 +137,23 @@ class Executor:
         """Drop what is remembered of a cgroup that is gone, and of all below it."""
         with self._lock:
             self._forget(cgroup)
+
+    def original(self, path: str, there: str) -> str | None:
+        """Return what a file held before us, if what is there now is ours."""
+        if self._journal is None:
+            return None
+        with self._lock, suppress(JournalError):
+            return self._journal.original(path, there)
+        return None
+
+    def sweep(self) -> None:
+        """Drop what the journal has of cgroups that are gone."""
+        if self._journal is None:
+            return
+        with self._lock, suppress(JournalError):
+            for cgroup in {row.cgroup for row in self._journal.rows()}:
+                if not self._tree.files.exists(cgroup):
+                    self._forget(cgroup)
 
     def _carry_out(self, plan: Plan, write: Callable[[], None]) -> None:
         if self._journal is None:

@@ -62,7 +62,7 @@ class Cache:
 
     def remember(self, change: Change, there: str) -> None:
         """Note that a file was given what it is to hold, and what it shows since."""
-        if not change.updates:
+        if not change.updates or self._refresh_s <= 0:
             return
         expires = self._clock() + self._refresh_s
         keys = self._keys.setdefault(change.cgroup, set())

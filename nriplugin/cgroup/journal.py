@@ -178,6 +178,19 @@ class Journal:
         if len(self._forgotten) > _MAX_FORGOTTEN:
             self._flush()
 
+    def original(self, path: str, there: str) -> str | None:
+        """Return what a file held before us, unless what is there is somebody else's.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        with self._transaction() as database:
+            known = database.execute(_GET, (path,)).fetchone()
+        if known is None:
+            return None
+        row = Row._make(known)
+        return row.original if row.boot == self.boot and row.is_ours(there) else None
+
     def rows(self) -> list[Row]:
         """Return everything, in the order of paths.
 

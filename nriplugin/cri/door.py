@@ -72,7 +72,7 @@ class Door:
                 self.inventory,
                 facts,
                 DEFAULT_CONFIG,
-                writing=Writing(hands),
+                writing=Writing(tree, hands),
                 note=note,
             )
             learner = Learner(

@@ -99,8 +99,9 @@ class Interceptor:
 
     def _pod_ended(self, request: bytes, response: bytes) -> None:
         sandbox_id = cri.PodSandboxRequest.FromString(request).pod_sandbox_id
-        for known in self._inventory.drop_pod(sandbox_id):
-            self._writing.forget(known.cgroup)
+        pod = self._inventory.drop_pod(sandbox_id)
+        if pod is not None:
+            self._writing.pod_ended(pod)
 
     # Containers
 
@@ -116,8 +117,9 @@ class Interceptor:
             oom_score_adj=resources.oom_score_adj,
         )
         decision = decide(pod, container, self.facts, self.config)
-        self._tell(pod, container, decision)
         self._writing.before(decision.writes, pod, "", turn)
+        decision.warnings += self._writing.without_effect(pod, decision.files)
+        self._tell(pod, container, decision)
         pending = tuple(w for w in decision.writes if w.when is When.AFTER)
         given = container.resources
         container = container._replace(
@@ -148,8 +150,9 @@ class Interceptor:
     def _container_ended(self, request: bytes, response: bytes) -> None:
         container_id = cri.ContainerRequest.FromString(request).container_id
         known = self._inventory.drop_container(container_id)
-        if known is not None:
-            self._writing.forget(known.cgroup)
+        pod = known and self._inventory.pod(known.sandbox_id)
+        if known is not None and pod is not None:
+            self._writing.container_ended(pod, known)
 
     def _update(self, request: bytes, turn: Turn) -> Prepared:
         message = cri.UpdateContainerResourcesRequest.FromString(request)

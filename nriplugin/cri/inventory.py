@@ -61,16 +61,15 @@ class Inventory:
         with self._lock:
             return self._containers.pop(container_id, None)
 
-    def drop_pod(self, sandbox_id: str) -> list[Known]:
-        """Forget a pod and its containers; return what was known of those."""
+    def drop_pod(self, sandbox_id: str) -> Pod | None:
+        """Forget a pod and its containers; return what was known of the pod."""
         with self._lock:
-            self._pods.pop(sandbox_id, None)
-            gone = [
-                one
+            self._containers = {
+                one: known
                 for one, known in self._containers.items()
-                if known.sandbox_id == sandbox_id
-            ]
-            return [self._containers.pop(one) for one in gone]
+                if known.sandbox_id != sandbox_id
+            }
+            return self._pods.pop(sandbox_id, None)
 
     def snapshot(self) -> tuple[set[str], set[str]]:
         """Return the IDs of all pods and containers."""

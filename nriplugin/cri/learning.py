@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nriplugin.cri.reading import pod_of_status, told_of
-from nriplugin.engine.curve import recognise_curve
+from nriplugin.engine.curve import recognise_or_continue
 from nriplugin.errors import RPCError
 from nriplugin.hands.eyes import observe
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.tree import Tree
     from nriplugin.cri.client import RuntimeClient
     from nriplugin.cri.inventory import Inventory, Known
-    from nriplugin.engine.curve import Observation, Recognised
+    from nriplugin.engine.curve import Observation
     from nriplugin.engine.model import NodeFacts, Pod
 
 _log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Learner:
         self, runtime: str, version: str, observations: list[Observation]
     ) -> None:
         facts = replace(self._facts, runtime=runtime, runtime_version=version)
-        found = _recognise(observations)
+        found = recognise_or_continue(observations)
         # Later, what is there may all be ours, and teach nothing.
         if found.certain or not self._facts.runtime:
             facts = replace(facts, curve=found.curve, curve_evidence=found.evidence)
@@ -123,16 +123,3 @@ class Learner:
             *(runtime, version, *self._inventory.counts()),
             *(facts.curve.value, facts.curve_evidence),
         )
-
-
-def _recognise(observations: list[Observation]) -> Recognised:
-    """Return the runtime's curve, or the one that we followed before a restart.
-
-    Once all containers are ours, none of them shows what the runtime does. They show
-    what we did, and to do anything else would change the ratio between siblings.
-    """
-    found = recognise_curve(observations)
-    if found.certain:
-        return found
-    before = recognise_curve([one._replace(made_by_us=None) for one in observations])
-    return before if before.certain else found

@@ -10,10 +10,15 @@ from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.cgroup.updates import Status
 from nriplugin.engine.decision import When
 from nriplugin.hands.eyes import container_cgroup, memory_use
+from nriplugin.hands.protection import FILES as PROTECTION
+from nriplugin.hands.protection import without_effect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from nriplugin.cgroup.tree import Tree
+    from nriplugin.cgroup.updates import Outcome
+    from nriplugin.cri.inventory import Known
     from nriplugin.engine.decision import Write
     from nriplugin.engine.model import Pod, Use
     from nriplugin.hands.hands import Hands
@@ -31,8 +36,9 @@ class Turn:
 class Writing:
     """The hands, used by one thread at a time: sums are read and then written."""
 
-    def __init__(self, hands: Hands | None) -> None:
-        """Write with these hands; with none, nothing is written."""
+    def __init__(self, tree: Tree | None, hands: Hands | None) -> None:
+        """Look at this tree, and write with these hands, where there are any."""
+        self._tree = tree
         self._hands = hands
         self._lock = threading.Lock()
 
@@ -50,15 +56,34 @@ class Writing:
     def use(self, pod: Pod, container_id: str) -> Use | None:
         """Return what a container uses, where that can be looked at."""
         parent = cgroup_of_parent(pod.cgroup_parent)
-        if self._hands is None or parent is None:
+        if self._tree is None or parent is None:
             return None
-        cgroup = container_cgroup(self._hands.tree, parent, container_id)
-        return None if cgroup is None else memory_use(self._hands.tree, cgroup)
+        cgroup = container_cgroup(self._tree, parent, container_id)
+        return None if cgroup is None else memory_use(self._tree, cgroup)
 
-    def forget(self, cgroup: str | None) -> None:
-        """Forget what was written to a cgroup that is gone."""
-        if self._hands is not None and cgroup is not None:
-            self._hands.forget(cgroup)
+    def without_effect(self, pod: Pod, files: Mapping[str, str]) -> list[str]:
+        """Return what of a new container's protection has no effect, in words."""
+        parent = cgroup_of_parent(pod.cgroup_parent)
+        if self._tree is None or parent is None:
+            return []
+        return without_effect(self._tree, parent, None, files)
+
+    def container_ended(self, pod: Pod, known: Known) -> None:
+        """Forget its cgroup, and take back what it had from those above."""
+        parent = cgroup_of_parent(pod.cgroup_parent)
+        if self._hands is None or parent is None:
+            return
+        with self._lock:
+            if known.cgroup is not None:
+                self._hands.forget(known.cgroup)
+            if not PROTECTION.isdisjoint(known.container.resources.unified):
+                _say(self._hands.lower(parent))
+
+    def pod_ended(self, pod: Pod) -> None:
+        """Forget the pod's cgroup, and all below it."""
+        parent = cgroup_of_parent(pod.cgroup_parent)
+        if self._hands is not None and parent is not None:
+            self._hands.forget(parent)
 
     def _do(
         self, due: list[Write], pod: Pod, container_id: str, turn: Turn
@@ -70,12 +95,16 @@ class Writing:
             if turn.over.is_set():
                 return None
             cgroup = container_cgroup(self._hands.tree, parent, container_id)
-            for outcome in self._hands.carry_out(due, parent, cgroup):
-                # A cgroup that went away is no error.
-                if not outcome.ok and outcome.status is not Status.GONE:
-                    _log.warning(
-                        "%s: %s: %s: %s",
-                        *(outcome.path, outcome.content),
-                        *(outcome.status, outcome.reason),
-                    )
+            _say(self._hands.carry_out(due, parent, cgroup))
         return cgroup
+
+
+def _say(outcomes: Iterable[Outcome]) -> None:
+    """Tell of what went wrong; a cgroup that went away is no error."""
+    for outcome in outcomes:
+        if not outcome.ok and outcome.status is not Status.GONE:
+            _log.warning(
+                "%s: %s: %s: %s",
+                *(outcome.path, outcome.content),
+                *(outcome.status, outcome.reason),
+            )

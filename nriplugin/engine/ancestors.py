@@ -17,9 +17,7 @@ class Ancestor(NamedTuple):
 
     path: str
     protected: str  # bytes or max
-    children_bytes: (
-        int  # the sum over all of its children, the container's way included
-    )
+    children_bytes: int  # of all of its children, the way to the container included
 
 
 class Shortfall(NamedTuple):

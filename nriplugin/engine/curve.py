@@ -57,6 +57,20 @@ def recognise_curve(
     )
 
 
+def recognise_or_continue(observations: Iterable[Observation]) -> Recognised:
+    """Return the runtime's curve, or the one that we followed before a restart.
+
+    Once all containers are ours, none of them shows what the runtime does. They show
+    what we did, and to do anything else would change the ratio between siblings.
+    """
+    observations = list(observations)
+    found = recognise_curve(observations)
+    if found.certain:
+        return found
+    before = recognise_curve([one._replace(made_by_us=None) for one in observations])
+    return before if before.certain else found
+
+
 def _fitting(one: Observation) -> list[Curve]:
     return [c for c in _CANDIDATES if weight_of(one.shares, c) == one.weight]
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.node import Node
     from nriplugin.cgroup.tree import Tree
 
-# Everything that any handler may send.
-_WANTED = CORE_FILES | ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
+# Everything that any handler may set.
+WANTED = CORE_FILES | ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
 
 _MEMINFO = "/proc/meminfo"
 
@@ -60,7 +60,7 @@ def container_files(tree: Tree, cgroup: str) -> frozenset[str] | None:
         handed_on = files.read(f"{cgroup}/cgroup.subtree_control").split()
         if not handed_on:  # there is nothing below it yet
             return None
-        there = (f for f in _WANTED if f.partition(".")[0] in handed_on)
+        there = (f for f in WANTED if f.partition(".")[0] in handed_on)
         return frozenset(f for f in there if files.exists(f"{cgroup}/{f}"))
     except CgroupError:
         return None

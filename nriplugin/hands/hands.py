@@ -16,10 +16,11 @@ from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
 from nriplugin.cgroup.places import identify
 from nriplugin.cgroup.registry import Resource, Type
 from nriplugin.cgroup.updates import Update
+from nriplugin.engine.ancestors import shortfalls
 from nriplugin.engine.decision import Level
 from nriplugin.engine.rawfiles import ALLOWABLE
-from nriplugin.errors import CgroupError
 from nriplugin.hands.eyes import held
+from nriplugin.hands.protection import FILES, above, sum_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -108,9 +109,20 @@ class Hands:
         ]
         return self._executor.update_batch(updates) if updates else []
 
+    def lower(self, pod: str) -> list[Outcome]:
+        """Take back what was raised above containers that are gone by now."""
+        if _level(pod) != "pod":
+            return []
+        updates = [update for file in FILES for update in self._lowered(file, pod)]
+        return self._executor.update_batch(updates) if updates else []
+
     def forget(self, cgroup: str) -> None:
         """Drop what is remembered of a cgroup that is gone, and of all below it."""
         self._executor.forget(cgroup)
+
+    def sweep(self) -> None:
+        """Drop what is remembered of cgroups that went while nobody looked."""
+        self._executor.sweep()
 
     def _for_pod(
         self, write: Write, pod: str, container: str | None
@@ -118,7 +130,7 @@ class Hands:
         if not write.part:
             yield from updates_of(write.file, write.value, pod)
             return
-        total = int(write.value) + self._sum_below(pod, write.file, but=container)
+        total = int(write.value) + sum_below(self.tree, pod, write.file, but=container)
         if write.file == _BURST:
             quota, _, _ = (held(self.tree, pod, "cpu.max") or "max").partition(" ")
             if not quota.isdecimal():
@@ -133,33 +145,26 @@ class Hands:
 
         From the top down: a child that has more than its parent takes from the others.
         """
-        updates: list[Update] = []
-        child, parent, wanted = container, pod, int(write.value)
-        while identify(parent) is not None:
-            has = held(self.tree, parent, write.file)
-            if has is None:
-                break
-            wanted += self._sum_below(parent, write.file, but=child)
-            if has.isdecimal():  # else it is max, which is enough for all below
-                if wanted > int(has):
-                    updates[:0] = updates_of(write.file, str(wanted), parent)
-                wanted = max(wanted, int(has))
-            child, parent = parent, parent.rpartition("/")[0]
-        return updates
+        chain = above(self.tree, pod, container, write.file, int(write.value))
+        return [
+            update
+            for one in reversed(shortfalls(list(chain)))
+            for update in updates_of(write.file, str(one.needs_bytes), one.path)
+        ]
 
-    def _sum_below(self, cgroup: str, file: str, but: str | None) -> int:
-        """Return what the other children of a cgroup have together."""
-        total = 0
-        try:
-            names = self.tree.children(cgroup)
-        except CgroupError:
-            return 0
-        for name in names:
-            child = f"{cgroup}/{name}"
-            has = None if child == but else held(self.tree, child, file)
-            if has is not None and has.isdecimal():
-                total += int(has)
-        return total
+    def _lowered(self, file: str, pod: str) -> Iterator[Update]:
+        """From the bottom up, and never below what was there before us."""
+        child, parent, needs = "", pod, 0
+        while identify(parent) is not None:
+            has = held(self.tree, parent, file) or ""
+            needs += sum_below(self.tree, parent, file, but=child)
+            if has.isdecimal():
+                original = self._executor.original(f"{parent}/{file}", has) or has
+                kept = max(needs, int(original)) if original.isdecimal() else int(has)
+                if kept < int(has):
+                    yield from updates_of(file, str(kept), parent)
+                needs = min(kept, int(has))
+            child, parent = parent, parent.rpartition("/")[0]
 
 
 def _level(cgroup: str) -> str | None:

@@ -13,6 +13,7 @@ from nriplugin.engine.decision import RESOURCES, HandlerFailed, Reason
 from nriplugin.engine.model import Container, Pod
 from nriplugin.errors import NRIPluginError
 from nriplugin.hands.eyes import held
+from nriplugin.hands.protection import without_effect
 from nriplugin.hook.bundle import mapping, read_spec, read_state, texts
 from nriplugin.hook.identity import identify_container, pod_labels
 from nriplugin.hook.ownership import own_cgroup
@@ -102,7 +103,13 @@ def handle(
         except NRIPluginError as exc:
             _fail_for(_handlers(decision, files).values(), decision, str(exc))
             raise
-    return done._replace(failures=done.failures + _judged(outcomes, decision, files))
+        above = []
+        if place is not None:
+            pod_cgroup = cgroup.rpartition("/")[0]
+            above = without_effect(tree, pod_cgroup, cgroup, decision.files)
+    return Done(
+        done.failures + _judged(outcomes, decision, files), done.remarks + above
+    )
 
 
 def _told(decision: Decision) -> Done:

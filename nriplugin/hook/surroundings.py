@@ -15,9 +15,7 @@ from nriplugin.cgroup.mounts import Mounts
 from nriplugin.cgroup.node import ENV_HOST_ROOT, Node
 from nriplugin.cgroup.paths import Driver
 from nriplugin.cgroup.version import ROOT, Version, detect_version
-from nriplugin.engine.model import CORE_FILES
-from nriplugin.engine.rawfiles import ALLOWABLE
-from nriplugin.hands.facts import node_facts
+from nriplugin.hands.facts import WANTED, node_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.places import Place
     from nriplugin.cgroup.tree import Tree
     from nriplugin.engine.model import NodeFacts
-
-# Everything that any handler may set.
-_WANTED = CORE_FILES | ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
 
 
 class Surroundings(NamedTuple):
@@ -94,6 +89,6 @@ def facts_for(node: Node, tree: Tree, cgroup: str) -> NodeFacts:
 
     No OCI runtime: nothing goes through one.
     """
-    files = frozenset(f for f in _WANTED if tree.files.exists(f"{cgroup}/{f}"))
+    files = frozenset(f for f in WANTED if tree.files.exists(f"{cgroup}/{f}"))
     facts = node_facts(node, tree)
     return replace(facts, files=files, oci_runtime=None, writable=True)

@@ -54,8 +54,8 @@ def write_all(
             values = [*files.items(), *((w.file, w.value) for w in own)]
             updates = [u for f, v in values for u in updates_of(f, v, cgroup)]
             outcomes = executor.update_batch(updates)
-        if journal is not None:
-            _sweep(journal, tree)
+        if journal is not None and os.path.getsize(journal.path) >= _SWEEP_BYTES:
+            executor.sweep()
     finally:
         if journal is not None:
             journal.close()
@@ -73,11 +73,3 @@ def _write_in_pod(
         *hands.put(files, cgroup),
         *hands.carry_out(after, pod, cgroup),
     ]
-
-
-def _sweep(journal: Journal, tree: Tree) -> None:
-    if os.path.getsize(journal.path) < _SWEEP_BYTES:
-        return
-    for cgroup in {row.cgroup for row in journal.rows()}:
-        if not tree.files.exists(cgroup):
-            journal.forget(cgroup)

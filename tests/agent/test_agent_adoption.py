@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -194,7 +195,7 @@ def test_a_new_connection_takes_the_place_of_the_last_ones_work() -> None:
     node.plugin.disconnected("gone")
     assert node.keeper.later == []
     node.synchronize(containers(1))
-    assert len(node.keeper.now) == 3
+    assert len([job for job in node.keeper.now if isinstance(job, partial)]) == 3
     node.keeper.work()
     assert adopted(node, 2) == [True, False]
 

@@ -33,7 +33,9 @@ rules:
   memoryQoS: {swap: 0}
 """
 ANNOTATIONS = {
-    "memory-request.cgroup2.nri.io/container.stated": "32Mi",
+    # An estimate, and what a container without a limit gets, depend on the node's size.
+    "memory-request.cgroup2.nri.io": "32Mi",
+    "memory-qos.cgroup2.nri.io/container.unlimited": "off",
     "cpu-burst.cgroup2.nri.io/container.stated": "10%",
     "pids.max.cgroup2.nri.io": "123",
     "qos-level.cgroup2.nri.io/container.idle": "BE",
@@ -43,7 +45,7 @@ CONTAINERS: dict[str, dict[str, dict[str, int]]] = {
     "Guaranteed": {"all": {**LIMITS, "cpu_shares": 512, "oom_score_adj": -997}},
     "Burstable": {
         "stated": {**LIMITS, "cpu_shares": 256, "oom_score_adj": 990},
-        "estimated": {**LIMITS, "cpu_shares": 256, "oom_score_adj": 990},
+        "configured": {**LIMITS, "cpu_shares": 256, "oom_score_adj": 990},
         "unlimited": {"cpu_shares": 1024, "oom_score_adj": 980},
     },
     "BestEffort": {"idle": {"cpu_shares": 2, "oom_score_adj": 1000}},
