@@ -5,6 +5,7 @@ It counts only as far as every cgroup above the container has it, too.
 
 from __future__ import annotations
 
+from mmap import PAGESIZE
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.places import identify
@@ -30,7 +31,8 @@ def without_effect(
     found = []
     for file in FILES & files.keys():
         value = files[file]
-        own = int(value) if value.isdecimal() else 0
+        # The kernel keeps whole pages, here and above.
+        own = int(value) // PAGESIZE * PAGESIZE if value.isdecimal() else 0
         chain = list(above(tree, pod, container, file, own)) if own else []
         gaps = shortfalls(chain)
         if gaps:

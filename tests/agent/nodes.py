@@ -45,6 +45,7 @@ class ByHand(Keeper):
         self.later: list[Job] = []
         self.pace = 0
         self.again: Job | None = None
+        self.timed: list[Job] = []
         self.stopped = False
 
     def soon(self, job: Job) -> None:
@@ -52,6 +53,9 @@ class ByHand(Keeper):
 
     def paced(self, jobs: Iterable[Job], per_second: int) -> None:
         self.later, self.pace = list(jobs), per_second
+
+    def after(self, seconds: float, job: Job) -> None:
+        self.timed.append(job)
 
     def every(self, seconds: float, job: Job | None) -> None:
         self.again = job
@@ -62,6 +66,12 @@ class ByHand(Keeper):
     def work(self) -> None:
         """Do what is to be done soon."""
         jobs, self.now = self.now, []
+        for job in jobs:
+            job()
+
+    def work_when_time_is_up(self) -> None:
+        """Do what was to be done after a while."""
+        jobs, self.timed = self.timed, []
         for job in jobs:
             job()
 
@@ -136,6 +146,9 @@ class Node:
 
     def remove(self, app: nri.Container | None = None) -> None:
         self.plugin.remove_container(b"", _seen(app))
+
+    def remove_pod(self, pod: nri.PodSandbox | None = None) -> None:
+        self.plugin.remove_pod_sandbox(pod or pod_at())
 
     def synchronize(
         self,

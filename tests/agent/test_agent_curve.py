@@ -70,6 +70,20 @@ def test_the_runtimes_own_curve_is_followed(
     assert plugin.plan.plain  # pods need not be read for it
 
 
+def test_the_curve_outlives_a_reconnection() -> None:
+    """Also when all that is left are containers of ours, which prove nothing."""
+    plugin = node_with(by(Curve.KEP))
+    plugin.synchronize(*existing([pod_at()], []))
+    assert plugin.plan.facts.curve is Curve.KEP
+    assert "2 of 2 containers" in plugin.plan.facts.curve_evidence
+
+
+def test_after_a_restart_the_curve_is_the_one_of_our_own_containers() -> None:
+    """Any other would change the ratio between siblings."""
+    ours = [(POD, 1024, 39, {"cpu.weight": "39"}), (POD, 512, 20, {"cpu.weight": "20"})]
+    assert node_with(ours).plan.facts.curve is Curve.KEP
+
+
 def test_a_node_without_containers_follows_current_runtimes() -> None:
     """And so does one whose containers tell nothing."""
     assert node_with([]).plan.facts.curve is Curve.QUADRATIC

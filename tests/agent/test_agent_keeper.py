@@ -45,6 +45,27 @@ class Driven(Keeper):
         return "".join(self.done)
 
 
+def test_a_job_for_later_waits_for_its_time() -> None:
+    """Those that are due are done in the order of their times."""
+    keeper = Driven()
+    keeper.after(10, keeper.job("b"))
+    keeper.after(5, keeper.job("a"))
+    keeper.after(10, keeper.job("c"))
+    assert keeper.due() == ""
+    keeper.clock.now += 5
+    assert [keeper.due(), keeper.due()] == ["a", ""]
+    keeper.clock.now += 5
+    assert [keeper.due(), keeper.due(), keeper.due()] == ["b", "c", ""]
+    keeper.stop()
+
+
+def test_a_job_for_later_is_done_by_the_thread(keeper: Keeper) -> None:
+    """Without anything else that would wake it."""
+    done = threading.Event()
+    keeper.after(0.01, done.set)
+    assert done.wait(PATIENCE_S)
+
+
 @pytest.fixture
 def keeper() -> Iterator[Keeper]:
     """A keeper that has a thread as soon as it has a job."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nriplugin.api import nri_pb2 as nri
+    from nriplugin.cgroup.updates import Outcome
     from nriplugin.hands.hands import Hands
 
 BURST = "cpuBurst: {enabled: true, percent: 50}"
@@ -216,6 +218,80 @@ def test_an_update_that_fails_is_not_remembered() -> None:
     known = node.plugin.inventory.get("c1")
     assert known is not None
     assert known.files["cpu.max"] == FILES["cpu.max"]
+
+
+def test_an_update_that_fails_is_undone() -> None:
+    """What was written for it before the runtime's turn is put back after a while."""
+    node = Node(IDLE, UNKNOWN)
+    node.create(pod=OF_UNKNOWN)
+    node.start()
+    assert node.of_container("cpu.idle") == "1"
+    node.update(asking(shares=1024), pod=OF_UNKNOWN)
+    assert node.of_container("cpu.idle") == "0"
+    node.keeper.work_when_time_is_up()
+    assert node.of_container("cpu.idle") == "1"
+
+
+def test_an_update_that_is_only_slow_is_done_again() -> None:
+    """Its end may come after we gave it up."""
+    node = Node(IDLE, UNKNOWN)
+    node.create(pod=OF_UNKNOWN)
+    node.start()
+    node.update(asking(shares=1024), pod=OF_UNKNOWN)
+    node.keeper.work_when_time_is_up()
+    node.kernel.files[f"{CONTAINER}/cpu.idle"] = "0"  # as a runtime's write does
+    node.post_update()
+    node.keeper.work()
+    assert node.of_container("cpu.idle") == "1"
+
+
+def test_an_update_that_ended_is_not_undone() -> None:
+    """The time being up means nothing then."""
+    node = Node(IDLE, UNKNOWN)
+    node.create(pod=OF_UNKNOWN)
+    node.start()
+    node.update(asking(shares=1024), pod=OF_UNKNOWN)
+    node.post_update()
+    node.keeper.work()
+    node.written()
+    node.keeper.work_when_time_is_up()
+    assert node.written() == {}
+
+
+@pytest.mark.parametrize("raising", [True, False])
+def test_protection_without_effect_is_told(
+    raising: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By name, with the cgroup that has too little; not if we raised it."""
+    node = Node(PROTECT.replace("true}", f"{str(raising).lower()}}}"))
+    node.kernel.remove(CONTAINER)
+    node.create(container_at(oom_score=998))
+    node.keeper.work()
+    told = "shop/web/app: memory.low" in caplog.text
+    assert told is not raising
+    if told:
+        assert "counts for 0 bytes: /kubepods has 0, expected" in caplog.text
+
+
+def test_a_pod_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its containers, and what was raised for them is lowered."""
+    node = Node(PROTECT)
+    hands = node.plugin._hands
+    assert hands is not None
+    calls: list[tuple[str, str]] = []
+
+    def noting(name: str, cgroup: str) -> list[Outcome]:
+        calls.append((name, cgroup))
+        return []
+
+    for name in ("forget", "lower"):
+        monkeypatch.setattr(hands, name, partial(noting, name))
+    node.create(container_at(oom_score=998))
+    node.keeper.work()
+    node.remove()
+    node.remove_pod()
+    node.keeper.work()
+    assert calls == [("forget", CONTAINER), ("lower", POD), ("forget", POD)]
 
 
 def test_protection_is_raised_above_before_the_answer() -> None:

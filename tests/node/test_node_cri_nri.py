@@ -48,7 +48,7 @@ CONTAINERS: dict[str, dict[str, dict[str, int]]] = {
         "configured": {**LIMITS, "cpu_shares": 256, "oom_score_adj": 990},
         "unlimited": {"cpu_shares": 1024, "oom_score_adj": 980},
     },
-    "BestEffort": {"idle": {"cpu_shares": 2, "oom_score_adj": 1000}},
+    "BestEffort": {"idle": {**LIMITS, "cpu_shares": 2, "oom_score_adj": 1000}},
 }
 UPDATE = {"cpu_share": 2048, "cpu_quota": 80_000, "cpu_period": 100_000}
 # Written after the runtime's part, so the last thing that changes.
