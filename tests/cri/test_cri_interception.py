@@ -20,6 +20,7 @@ from support.trees import POD, QOS, UID, add_v2, make_v2
 
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.executor import Executor
+from nriplugin.cgroup.journal import Journal
 from nriplugin.config import parse_config
 from nriplugin.convert import Curve
 from nriplugin.convert.sources import from_cri
@@ -378,6 +379,43 @@ def test_what_needs_the_containers_cgroup_is_written_after_the_start(
     on_tree.of_container("StartContainer", container_id)
     after = holds(tmp_path, f"{POD}/{container_id}", "cpu.idle")
     assert (before, after) == ("0", "1")
+
+
+def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """What is above has none; once raised for a container, it goes with it."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    tree = make_v2(root, ("/kubepods", QOS, POD))
+    files = container_files(tree, "/kubepods") or frozenset()
+    facts = NodeFacts(files=files, writable=True)
+    text = "memoryQoS: {enabled: true, throttlingFactor: null, raiseAncestors: %s}"
+    noted: list[str] = []
+    annotations = {"memory-request.cgroup2.nri.io": "64Mi"}
+    with (
+        Journal(str(tmp_path / "state")) as journal,
+        serving(
+            fake,
+            path := str(tmp_path / "protection.sock"),
+            facts,
+            tree=tree,
+            hands=Hands(tree, Executor(tree, journal=journal, refresh_s=0)),
+            note=lambda name, decision: noted.extend(decision.warnings),
+        ) as door,
+        Client(path) as kubelet,
+    ):
+        pod = kubelet.run_pod(uid=UID, cgroup_parent=POD, annotations=annotations)
+        door.apply(parse_config(text % "false", "test"))
+        kubelet.create(pod, memory_limit_in_bytes=1 << 27)
+        (line,) = noted
+        assert line.startswith("memory.low 67108864: counts for 0 bytes: /kubepods has")
+        door.apply(parse_config(text % "true", "test"))
+        container_id = kubelet.create(pod, memory_limit_in_bytes=1 << 27)
+        assert noted == [line]
+        assert holds(tmp_path, QOS, "memory.low") == "67108864"
+        kubelet.of_container("StopContainer", container_id)
+        assert holds(tmp_path, QOS, "memory.low") == "0"
 
 
 # Failure

@@ -105,6 +105,20 @@ def test_handlers_write_to_container_and_pod(tmp_path: Path) -> None:
     assert bundle.read("memory.high") == HIGH
 
 
+def test_protection_without_effect_is_told(tmp_path: Path) -> None:
+    """It is written all the same, and what is above can be raised."""
+    bundle = Bundle(tmp_path, annotations=REQUEST)
+    text = "memoryQoS: {enabled: true, throttlingFactor: null, raiseAncestors: %s}"
+    done = bundle.handle(config(text % "false"))
+    low = bundle.read("memory.low")["memory.low"]
+    (line,) = done.remarks
+    assert line.startswith(f"memory.low {low}: counts for 0 bytes: /kubepods has 0")
+    assert done.failures == []
+    bundle.write("memory.low", "0")
+    assert bundle.handle(config(text % "true")) == NOTHING
+    assert bundle.read("memory.low", cgroup=POD) == {"memory.low": low}
+
+
 def test_idle_is_written_to_the_cgroup_that_is_there(tmp_path: Path) -> None:
     """Nothing has to be cleared for it, as it would on the way through a runtime."""
     bundle = Bundle(tmp_path)
