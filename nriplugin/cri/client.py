@@ -25,11 +25,21 @@ TIMEOUT_S = 5
 # The runtime stops a command after its own time; only if it does not, we stop waiting.
 _GRACE_S = 1
 
-_OPTIONS = (
+# Of every connection, there and back.
+OPTIONS = (
     # The address of a unix socket is no valid host name to servers written in Go.
     ("grpc.default_authority", "localhost"),
-    # What runtimes may send, and the kubelet takes.
-    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+    # Both ends have limits of their own, and say so in words that their users know.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # An error's words travel as metadata, and a runtime's can be long: with gRPC's own
+    # limit of 8 KiB, another error would take their place.
+    ("grpc.max_metadata_size", 16 * 1024 * 1024),
+    ("grpc.absolute_max_metadata_size", 16 * 1024 * 1024),
+    # A runtime that restarts is back within a second.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
 )
 
 
@@ -69,7 +79,7 @@ class RuntimeClient:
                 "CRI socket: grpcio is not installed, expected nriplugin[cri]"
             ) from exc
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(f"unix:{socket_path}", options=_OPTIONS)
+        self._channel = grpc.insecure_channel(f"unix:{socket_path}", options=OPTIONS)
 
     def close(self) -> None:
         """End the connection."""

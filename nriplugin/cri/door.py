@@ -9,9 +9,9 @@ import grpc
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from nriplugin.cri.addresses import claim
-from nriplugin.cri.client import TIMEOUT_S, RuntimeClient
+from nriplugin.cri.client import OPTIONS, TIMEOUT_S, RuntimeClient
 from nriplugin.cri.contact import RETRY_S, Contact
-from nriplugin.cri.forwarding import OPTIONS, Forwarder
+from nriplugin.cri.forwarding import Forwarder
 from nriplugin.cri.health import Health
 from nriplugin.cri.interception import Interceptor
 from nriplugin.cri.inventory import Inventory

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     Metadata = tuple[tuple[str, str | bytes], ...]
     Context = grpc.ServicerContext
 
-OPTIONS = (
-    # The address of a unix socket is no valid host name to servers written in Go.
-    ("grpc.default_authority", "localhost"),
-    # Both ends have limits of their own, and say so in words that their users know.
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # A runtime that restarts is back within a second.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-)
-
 # Streams that may be open at once. Each keeps a thread of the server, so that without
 # a limit enough of them would leave none for anything else.
 MAX_STREAMS = 128

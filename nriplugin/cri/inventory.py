@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.engine.decision import Write
     from nriplugin.engine.model import Container, Pod
+
+
+T = TypeVar("T")
 
 
 class Known(NamedTuple):
@@ -85,13 +88,21 @@ class Inventory:
         """Take over what a runtime has listed.
 
         What we have seen ourselves is known better, so it stays as it is. Forgotten is
-        what was there before the listing began (`before`) and is not in it.
+        what was there before the listing began (`before`) and is not in it; what has
+        ended since then is not learned again.
         """
         pods_before, containers_before = before
         with self._lock:
-            for one in pods_before - pods.keys():
-                self._pods.pop(one, None)
-            for one in containers_before - containers.keys():
-                self._containers.pop(one, None)
-            self._pods = {**pods, **self._pods}
-            self._containers = {**containers, **self._containers}
+            self._pods = _renewed(pods_before, pods, self._pods)
+            self._containers = _renewed(containers_before, containers, self._containers)
+
+
+def _renewed(
+    before: set[str], listed: Mapping[str, T], now: dict[str, T]
+) -> dict[str, T]:
+    # What was there before and is not now has ended since, whatever the listing says.
+    came = {one: what for one, what in listed.items() if one not in before - now.keys()}
+    stayed = {
+        one: what for one, what in now.items() if one in listed or one not in before
+    }
+    return {**came, **stayed}

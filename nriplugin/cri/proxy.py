@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from nriplugin.cri.addresses import bind
-from nriplugin.cri.forwarding import OPTIONS, Forwarder
+from nriplugin.cri.client import OPTIONS
 from nriplugin.cri.interception import Prepared
 from nriplugin.cri.methods import SERVER_STREAMS, UNARY
 from nriplugin.cri.writing import Turn
@@ -29,6 +29,7 @@ from nriplugin.policy import FailurePolicy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nriplugin.cri.forwarding import Forwarder
     from nriplugin.cri.interception import Interceptor
 
     Context = grpc.ServicerContext

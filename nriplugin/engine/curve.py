@@ -64,11 +64,9 @@ def recognise_or_continue(observations: Iterable[Observation]) -> Recognised:
     what we did, and to do anything else would change the ratio between siblings.
     """
     observations = list(observations)
-    found = recognise_curve(observations)
-    if found.certain:
-        return found
-    before = recognise_curve([one._replace(made_by_us=None) for one in observations])
-    return before if before.certain else found
+    if any(not one.made_by_us and _tells(one) for one in observations):
+        return recognise_curve(observations)
+    return recognise_curve([one._replace(made_by_us=None) for one in observations])
 
 
 def _fitting(one: Observation) -> list[Curve]:

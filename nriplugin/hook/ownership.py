@@ -3,7 +3,7 @@
 Where its first process is counts for more than what its spec says: systemd, rootless
 runtimes and relative paths put it elsewhere. But a process may also be in a cgroup that
 it shares, when its runtime was told to make none: a session's, or the runtime's own. So
-one of the cgroups it is in has to have the container's name.
+the cgroup it is in has to have the container's name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # What runc and crun call the unit of a container whose spec names no cgroup.
 _DEFAULT_PREFIXES = ("runc", "crun")
+# Where crun has the process, if it delegates the container's cgroup to it.
+_CRUN_INNER = "container"
 
 
 def own_cgroup(
@@ -37,6 +39,9 @@ def own_cgroup(
     actual = None if process is None else parse_process_cgroups(process).unified
     if actual is None:
         cgroup = cgroup_of(cgroups_path)
+        # Nobody can tell whether the runtime made it, but only pods' have such paths.
+        if cgroup is not None and identify(cgroup) is None:
+            cgroup = None
     else:
         cgroup = _named(actual, _names(container_id, cgroups_path))
     if cgroup is None:
@@ -61,14 +66,14 @@ def _names(container_id: str, cgroups_path: str) -> set[str]:
 
 
 def _named(actual: str, names: set[str]) -> str | None:
-    """Return the innermost of a process's cgroups that has one of the names.
+    """Return the cgroup that a process is in, if it has one of the names.
 
-    crun with systemd has the process in one more below it.
+    crun may have the process in one more below it. What is further up is shared, also
+    if it is called by such a name.
     """
     parts = actual.split("/")[1:]
     if not all(parts) or ".." in parts:
         return None
-    for depth in range(len(parts), 0, -1):
-        if parts[depth - 1] in names:
-            return "/" + "/".join(parts[:depth])
-    return None
+    if len(parts) > 1 and parts[-1] == _CRUN_INNER and parts[-2] in names:
+        parts.pop()
+    return "/" + "/".join(parts) if parts[-1] in names else None

@@ -59,6 +59,10 @@ def test_where_the_process_is_counts(
         (CGROUP, "/../x"),
         ("/", "/system.slice/x.service"),
         (CGROUP, f"/../..{CGROUP}"),
+        # Of the right name, but above where the process is.
+        ("/x/system.slice", "/system.slice/docker.service"),
+        ("", f"/{ID}/worker.service"),
+        ("", "/container"),
     ],
 )
 def test_what_others_share_is_refused(cgroups_path: str, process: str) -> None:
@@ -88,10 +92,11 @@ def test_without_a_process_the_spec_counts() -> None:
     assert cgroup == f"{SLICE}/crio-{ID}.scope"
     assert place is not None
     assert (place.qos_class, place.pod_uid) == ("Guaranteed", UID)
-    assert own_cgroup(ID, f"/x/{ID}", None) == (f"/x/{ID}", None)
 
 
-@pytest.mark.parametrize("cgroups_path", ["", "a", "/", "/../etc"])
+@pytest.mark.parametrize(
+    "cgroups_path", ["", "a", "/", "/../etc", f"/x/{ID}", "/system.slice"]
+)
 def test_without_either_there_is_none(cgroups_path: str) -> None:
     """Nothing is guessed."""
     with pytest.raises(HookError):
