@@ -29,13 +29,12 @@ from nriplugin.agent.refusals import Refusals
 from nriplugin.agent.survey import conclude_ours, expected_of, recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
-from nriplugin.cgroup.places import identify
 from nriplugin.convert.sources import core_from_nri
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.updating import decide_update
 from nriplugin.hands.eyes import memory_use
-from nriplugin.hands.facts import container_files
+from nriplugin.hands.facts import facts_of_pod
 from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.protection import without_effect
 from nriplugin.nri import Plugin
@@ -316,20 +315,12 @@ class NodePlugin(Plugin):
         return Known(path, {**kept, **expected}, outdated)
 
     def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:
-        """Find out which files containers have here: in a pod's cgroup they show.
-
-        On a node without pods there is nothing to look at before this. One that kubelet
-        did not make may live anywhere, and tells nothing about the others.
-        """
-        pod = parse_pod(request.pod, {})
-        parent, _ = cgroups_of(pod, request.container)
-        place = None if parent is None else identify(parent)
-        if parent is None or place is None or place.level != "pod":
-            return self._plan
+        """Find out which files containers have here: in a pod's cgroup they show."""
+        parent, _ = cgroups_of(parse_pod(request.pod, {}), request.container)
         assert self._tree is not None
-        files = container_files(self._tree, parent)
-        if files is not None:
-            self._learn(files=files, driver=place.driver.value)
+        facts = {} if parent is None else facts_of_pod(self._tree, parent)
+        if facts:
+            self._learn(**facts)
             self._files_known = True
         return self._plan
 

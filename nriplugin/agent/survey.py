@@ -8,7 +8,7 @@ from nriplugin.agent.inventory import Known
 from nriplugin.agent.reading import cgroups_of, read_existing, read_pod
 from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.cgroup.quirks_contents import same
-from nriplugin.engine.curve import recognise_curve, recognise_or_continue
+from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed, Level
 from nriplugin.engine.model import Pod
@@ -66,12 +66,7 @@ def recognise(
             if len(seen) == MAX_OBSERVED:
                 break
     node = recognise_or_continue(seen)
-    curves: dict[str, Curve] = {}
-    for uid in {one.pod_uid for one in seen}:
-        of_pod = recognise_curve(seen, uid)
-        if of_pod.certain and of_pod.curve is not node.curve:
-            curves[uid] = of_pod.curve
-    return node, curves
+    return node, curves_of_pods(seen, node.curve)
 
 
 def survey(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+# How long callers wait, at the start, for us to know what there is.
+PATIENCE_S = 3.0
 
 
 class Contact:
@@ -21,6 +23,7 @@ class Contact:
 
     def __init__(
         self,
+        probe: Callable[[], object],
         greet: Callable[[], object],
         tell: Callable[[bool], None],
         retry_s: float = RETRY_S,
@@ -28,52 +31,64 @@ class Contact:
         """Do nothing yet.
 
         Args:
-            greet: asks for whatever has to be known; raises RPCError or TimeoutError.
+            probe: asks whether it is there; raises RPCError or TimeoutError.
+            greet: asks for whatever has to be known; likewise.
             tell: told whether the runtime answers, each time that is found out.
             retry_s: between two attempts.
         """
+        self._probe = probe
         self._greet = greet
         self._tell = tell
         self._retry_s = retry_s
+        self._first = threading.Event()
         self._lost = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="contact", daemon=True)
 
-    def start(self) -> None:
-        """Greet the runtime; if it does not answer, go on trying on a thread."""
-        if not self._try():
-            self._lost.set()
+    def start(self, patience_s: float) -> None:
+        """Greet the runtime on a thread, and wait for that, but not for long."""
         self._thread.start()
+        self._first.wait(patience_s)
 
     def lost(self) -> None:
-        """Say that it was away just now."""
-        if not self._lost.is_set():
-            self._tell(False)
-            self._lost.set()
+        """Say that it did not seem to be there just now."""
+        self._lost.set()
 
     def stop(self) -> None:
-        """Stop trying."""
+        """Stop trying, as soon as what was asked is answered."""
         self._stop.set()
         self._lost.set()
+
+    def join(self) -> None:
+        """Wait for the end of it."""
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        while self._lost.wait() and not self._stop.wait(self._retry_s):
-            # Before trying: what happens meanwhile makes for another try.
-            self._lost.clear()
-            if not self._try():
-                self._lost.set()
+        greeted = False
+        while not self._stop.is_set():
+            if greeted:
+                self._lost.wait()
+                self._lost.clear()
+                # A runtime may also say that something else is unavailable: a registry.
+                greeted = self._try(self._probe)
+            else:
+                greeted = self._try(self._greet)
+                self._first.set()
+            if not greeted:
+                self._stop.wait(self._retry_s)
 
-    def _try(self) -> bool:
+    def _try(self, ask: Callable[[], object]) -> bool:
         try:
-            self._greet()
+            ask()
         except (RPCError, TimeoutError) as exc:
-            _log.warning("runtime: does not answer: %s", exc)
+            if not self._stop.is_set():
+                _log.warning("runtime: does not answer: %s", exc)
             self._tell(False)
             return False
         except Exception:  # noqa: BLE001 - a fault of ours must not end the thread
-            _log.exception("runtime: what it has could not be learned")
+            if not self._stop.is_set():
+                _log.exception("runtime: what it has could not be learned")
             return True
         self._tell(True)
         return True

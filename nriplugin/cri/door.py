@@ -10,7 +10,7 @@ from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
 from nriplugin.cri.addresses import claim
 from nriplugin.cri.client import OPTIONS, TIMEOUT_S, RuntimeClient
-from nriplugin.cri.contact import RETRY_S, Contact
+from nriplugin.cri.contact import PATIENCE_S, RETRY_S, Contact
 from nriplugin.cri.forwarding import Forwarder
 from nriplugin.cri.health import Health
 from nriplugin.cri.interception import Interceptor
@@ -46,6 +46,7 @@ class Door:
         budget_s: float = BUDGET_S,
         retry_s: float = RETRY_S,
         timeout_s: int = TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Get ready; nobody is served yet.
 
@@ -61,7 +62,9 @@ class Door:
             budget_s: how long a call may wait for our part of it.
             retry_s: how often a runtime that is away is looked for.
             timeout_s: for what we ask of the runtime ourselves.
+            patience_s: how long we wait at the start before we serve without knowing.
         """
+        self._patience_s = patience_s
         self.inventory = Inventory()
         self._client = RuntimeClient(runtime, timeout_s)
         self._channel = grpc.insecure_channel(f"unix:{runtime}", options=OPTIONS)
@@ -72,11 +75,12 @@ class Door:
                 self.inventory,
                 facts,
                 DEFAULT_CONFIG,
+                tree=tree,
                 writing=Writing(tree, hands),
                 note=note,
             )
             learner = Learner(
-                self._client, self.inventory, facts, tree, self.interceptor.apply_facts
+                self._client, self.inventory, tree, self.interceptor.learn
             )
             self.interceptor.learner = learner
             greet = learner.learn
@@ -86,7 +90,7 @@ class Door:
                 *(facts.cgroup_version, facts.cgroup_evidence),
             )
         self._health = Health(self._client.version)
-        self._contact = Contact(greet, self._health.tell, retry_s)
+        self._contact = Contact(self._client.version, greet, self._health.tell, retry_s)
         forwarder = Forwarder(self._channel, self._contact.lost)
         self._proxy = Proxy(forwarder, self.interceptor, budget_s=budget_s)
         add_HealthServicer_to_server(self._health, self._proxy.server)
@@ -103,17 +107,20 @@ class Door:
     def open(self, listen: str, mode: int = 0o600) -> None:
         """Learn what the runtime has, if it is there, and serve a socket.
 
+        If that takes long, it goes on while we serve.
+
         Raises:
             ConfigError: the socket cannot be made there.
         """
         claim("--listen", listen)
-        self._contact.start()
+        self._contact.start(self._patience_s)
         self._proxy.listen(listen, mode)
 
     def close(self, grace_s: float = GRACE_S) -> None:
         """Stop serving, and wait for what is under way."""
         self._health.enter_graceful_shutdown()
-        self._proxy.stop(grace_s)
         self._contact.stop()
+        self._proxy.stop(grace_s)
         self._channel.close()
-        self._client.close()
+        self._client.close()  # which ends what the contact still asks
+        self._contact.join()

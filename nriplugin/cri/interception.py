@@ -8,10 +8,13 @@ everything else that is in it, known to us or not.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.api import cri_pb2 as cri
+from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.cri.inventory import Known
 from nriplugin.cri.methods import RUNTIME_SERVICE
 from nriplugin.cri.reading import pod_of, resources_of
@@ -20,11 +23,13 @@ from nriplugin.engine.decision import When
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.updating import decide_update
+from nriplugin.hands.facts import facts_of_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from nriplugin.convert import Resources
+    from nriplugin.cgroup.tree import Tree
+    from nriplugin.convert import Curve, Resources
     from nriplugin.cri.inventory import Inventory
     from nriplugin.cri.learning import Learner
     from nriplugin.cri.writing import Turn, Writing
@@ -33,11 +38,15 @@ if TYPE_CHECKING:
     from nriplugin.engine.settings import Config
 
 
+# What follows from a good answer: at once what is known, and what is left to be done.
+Rest = Callable[[], None]
+
+
 class Prepared(NamedTuple):
     """A request to be sent, and what to do with a good answer."""
 
     request: bytes
-    then: Callable[[bytes], None] | None = None
+    then: Callable[[bytes], Rest | None] | None = None
 
 
 class Interceptor:
@@ -49,6 +58,7 @@ class Interceptor:
         facts: NodeFacts,
         config: Config,
         *,
+        tree: Tree | None = None,
         writing: Writing,
         note: Callable[[str, Decision], None],
     ) -> None:
@@ -58,11 +68,16 @@ class Interceptor:
             inventory: what is known.
             facts: about the node.
             config: what decisions follow.
+            tree: the node's cgroups, which tell of its files once there are pods.
             writing: of what no request carries.
             note: told of every decision and the container that it is about.
         """
         self.facts = facts
         self.config = config
+        self._tree = tree
+        self._files_known = tree is None
+        self._curves: Mapping[str, Curve] = {}
+        self._learning = threading.Lock()
         # Whom to ask about what did not come past us; set once there is somebody.
         self.learner: Learner | None = None
         self._inventory = inventory
@@ -76,7 +91,7 @@ class Interceptor:
             f"{prefix}UpdateContainerResources": self._update,
         }
         # ... and those that are only looked at, request and answer, when it is done.
-        self.following: Mapping[str, Callable[[bytes, bytes], None]] = {
+        self.following: Mapping[str, Callable[[bytes, bytes], Rest | None]] = {
             f"{prefix}RunPodSandbox": self._pod_runs,
             f"{prefix}StartContainer": self._started,
             f"{prefix}StopContainer": self._container_ended,
@@ -85,9 +100,11 @@ class Interceptor:
             f"{prefix}RemovePodSandbox": self._pod_ended,
         }
 
-    def apply_facts(self, facts: NodeFacts) -> None:
-        """Take facts about the node, also while serving."""
-        self.facts = facts
+    def learn(self, facts: Mapping[str, Any], curves: Mapping[str, Curve]) -> None:
+        """Take facts about the node, and curves of pods, also while serving."""
+        with self._learning:
+            self.facts = replace(self.facts, **facts)
+            self._curves = curves
 
     # Pods
 
@@ -97,11 +114,10 @@ class Interceptor:
         pod = pod_of(asked.config, oci_runtime_of(asked.runtime_handler))
         self._inventory.put_pod(sandbox_id, pod)
 
-    def _pod_ended(self, request: bytes, response: bytes) -> None:
+    def _pod_ended(self, request: bytes, response: bytes) -> Rest | None:
         sandbox_id = cri.PodSandboxRequest.FromString(request).pod_sandbox_id
         pod = self._inventory.drop_pod(sandbox_id)
-        if pod is not None:
-            self._writing.pod_ended(pod)
+        return None if pod is None else partial(self._writing.pod_ended, pod)
 
     # Containers
 
@@ -110,6 +126,8 @@ class Interceptor:
         if not message.config.HasField("linux"):
             return Prepared(request)
         pod = self._pod_of(message)
+        if not self._files_known:
+            self._look_at_files(pod)
         resources = message.config.linux.resources
         container = Container(
             name=message.config.metadata.name,
@@ -137,22 +155,27 @@ class Interceptor:
         container = known.container._replace(id=container_id)
         self._inventory.put_container(container_id, known._replace(container=container))
 
-    def _started(self, request: bytes, response: bytes) -> None:
+    def _started(self, request: bytes, response: bytes) -> Rest | None:
         container_id = cri.ContainerRequest.FromString(request).container_id
         known = self._inventory.container(container_id)
-        if known is None or not known.pending:
-            return
-        pod = self._inventory.pod(known.sandbox_id) or Pod()
-        cgroup = self._writing.after(known.pending, pod, container_id)
-        known = known._replace(pending=(), cgroup=cgroup)
-        self._inventory.put_container(container_id, known)
+        if known is None or known.pending == ():
+            return None
+        return partial(self._write_at_start, known)
 
-    def _container_ended(self, request: bytes, response: bytes) -> None:
+    def _write_at_start(self, known: Known) -> None:
+        container, pod = known.container, self._known_pod(known.sandbox_id)
+        pending = known.pending
+        if pending is None:  # it was made when somebody else stood here
+            pending = tuple(decide(pod, container, self.facts, self.config).writes)
+        self._write_after(pending, pod, container.id)
+
+    def _container_ended(self, request: bytes, response: bytes) -> Rest | None:
         container_id = cri.ContainerRequest.FromString(request).container_id
         known = self._inventory.drop_container(container_id)
         pod = known and self._inventory.pod(known.sandbox_id)
-        if known is not None and pod is not None:
-            self._writing.container_ended(pod, known)
+        if known is None or pod is None:
+            return None
+        return partial(self._writing.container_ended, pod, known)
 
     def _update(self, request: bytes, turn: Turn) -> Prepared:
         message = cri.UpdateContainerResourcesRequest.FromString(request)
@@ -180,10 +203,15 @@ class Interceptor:
         writes: Iterable[Write],
         pod: Pod,
         response: bytes,
-    ) -> None:
-        cgroup = self._writing.after(writes, pod, container.id) or known.cgroup
-        known = known._replace(container=container, cgroup=cgroup)
+    ) -> Rest | None:
+        known = known._replace(container=container)
         self._inventory.put_container(container.id, known)
+        due = tuple(w for w in writes if w.when is When.AFTER)
+        return partial(self._write_after, due, pod, container.id) if due else None
+
+    def _write_after(self, due: Iterable[Write], pod: Pod, container_id: str) -> None:
+        cgroup = self._writing.after(due, pod, container_id)
+        self._inventory.note_cgroup(container_id, cgroup)
 
     def _tell(self, pod: Pod, container: Container, decision: Decision) -> None:
         """Have a decision noted, by one thread at a time."""
@@ -193,15 +221,24 @@ class Interceptor:
 
     # What is known, or can be asked
 
+    def _look_at_files(self, pod: Pod) -> None:
+        """Find out which files containers have here: in a pod's cgroup they show."""
+        parent = cgroup_of_parent(pod.cgroup_parent)
+        assert self._tree is not None
+        facts = {} if parent is None else facts_of_pod(self._tree, parent)
+        if facts:
+            self.learn(facts, self._curves)
+            self._files_known = True
+
     def _pod_of(self, message: cri.CreateContainerRequest) -> Pod:
         """Return the pod as the request has it, which is newer than what we know."""
         known = self._inventory.pod(message.pod_sandbox_id)
         if not message.HasField("sandbox_config"):
-            return known or self._known_pod(message.pod_sandbox_id)
+            return self._known_pod(message.pod_sandbox_id)
         oci_runtime = known.oci_runtime if known else None
         pod = pod_of(message.sandbox_config, oci_runtime)
         self._inventory.put_pod(message.pod_sandbox_id, pod)
-        return pod
+        return self._with_curve(pod)
 
     def _known_pod(self, sandbox_id: str) -> Pod:
         pod = self._inventory.pod(sandbox_id)
@@ -209,7 +246,12 @@ class Interceptor:
             pod = self.learner.pod(sandbox_id)
             if pod is not None:
                 self._inventory.put_pod(sandbox_id, pod)
-        return pod or Pod()
+        return self._with_curve(pod or Pod())
+
+    def _with_curve(self, pod: Pod) -> Pod:
+        """Return a pod with the curve of its own containers, if that differs."""
+        curve = self._curves.get(pod.uid)
+        return pod if curve is None else pod._replace(curve=curve)
 
     def _known(self, container_id: str) -> Known:
         """Return a container; one that is not known was made behind our back."""

@@ -20,8 +20,8 @@ class Known(NamedTuple):
 
     sandbox_id: str
     container: Container
-    # What is to be written once it has a cgroup.
-    pending: tuple[Write, ...] = ()
+    # What is to be written once it has a cgroup; None is "not known".
+    pending: tuple[Write, ...] | None = ()
     # That cgroup, if anything was written there.
     cgroup: str | None = None
 
@@ -58,6 +58,13 @@ class Inventory:
         """Remember a container, or what it has become."""
         with self._lock:
             self._containers[container_id] = known
+
+    def note_cgroup(self, container_id: str, cgroup: str | None) -> None:
+        """Take note of where a container's last writes went, if it is still there."""
+        with self._lock:
+            known = self._containers.get(container_id)
+            if known is not None and cgroup is not None:
+                self._containers[container_id] = known._replace(cgroup=cgroup)
 
     def drop_container(self, container_id: str) -> Known | None:
         """Forget a container; return what was known of it."""

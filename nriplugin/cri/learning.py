@@ -6,22 +6,24 @@ Its own way of making weights shows in containers that it made before us.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nriplugin.api.cri_pb2 import CONTAINER_CREATED
 from nriplugin.cri.reading import pod_of_status, told_of
-from nriplugin.engine.curve import recognise_or_continue
+from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
 from nriplugin.errors import RPCError
 from nriplugin.hands.eyes import observe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from nriplugin.api import cri_pb2
     from nriplugin.cgroup.tree import Tree
+    from nriplugin.convert import Curve
     from nriplugin.cri.client import RuntimeClient
     from nriplugin.cri.inventory import Inventory, Known
     from nriplugin.engine.curve import Observation
-    from nriplugin.engine.model import NodeFacts, Pod
+    from nriplugin.engine.model import Pod
 
 _log = logging.getLogger(__name__)
 
@@ -36,16 +38,17 @@ class Learner:
         self,
         client: RuntimeClient,
         inventory: Inventory,
-        facts: NodeFacts,
         tree: Tree | None,
-        apply: Callable[[NodeFacts], None],
+        apply: Callable[[Mapping[str, Any], Mapping[str, Curve]], None],
     ) -> None:
-        """Ask through a client; `apply` gets the facts whenever they are known."""
+        """Ask through a client; `apply` gets facts about the node, by name, and curves
+        of pods, by UID, whenever they are known.
+        """
         self._client = client
         self._inventory = inventory
-        self._facts = facts
         self._tree = tree
         self._apply = apply
+        self._curve_certain = False
 
     def learn(self) -> None:
         """Ask for everything.
@@ -62,7 +65,7 @@ class Learner:
         containers: dict[str, Known] = {}
         observations: list[Observation] = []
         for one in self._client.live_containers():
-            found = self._look(one.pod_sandbox_id, one.id)
+            found = self._look(one)
             if found is not None:
                 containers[one.id], observation = found
                 observations += [observation] if observation else []
@@ -82,20 +85,20 @@ class Learner:
         """Ask for one container, of which nothing is known; None if there is none."""
         for one in self._client.live_containers():
             if one.id == container_id:
-                found = self._look(one.pod_sandbox_id, one.id)
+                found = self._look(one)
                 return None if found is None else found[0]
         return None
 
-    def _look(
-        self, sandbox_id: str, container_id: str
-    ) -> tuple[Known, Observation | None] | None:
+    def _look(self, one: cri_pb2.Container) -> tuple[Known, Observation | None] | None:
         try:
-            response = self._client.container_status(container_id)
+            response = self._client.container_status(one.id)
         except RPCError as exc:
             if exc.code == _NOT_FOUND:
                 return None
             raise
-        known, cgroup = told_of(sandbox_id, response)
+        known, cgroup = told_of(one.pod_sandbox_id, response)
+        if one.state == CONTAINER_CREATED:
+            known = known._replace(pending=None)
         if self._tree is None or cgroup is None:
             return known, None
         resources = known.container.resources
@@ -111,15 +114,15 @@ class Learner:
     def _complete(
         self, runtime: str, version: str, observations: list[Observation]
     ) -> None:
-        facts = replace(self._facts, runtime=runtime, runtime_version=version)
+        facts: dict[str, Any] = {"runtime": runtime, "runtime_version": version}
         found = recognise_or_continue(observations)
         # Later, what is there may all be ours, and teach nothing.
-        if found.certain or not self._facts.runtime:
-            facts = replace(facts, curve=found.curve, curve_evidence=found.evidence)
-        self._facts = facts
-        self._apply(facts)
+        if found.certain or not self._curve_certain:
+            self._curve_certain = found.certain
+            facts |= {"curve": found.curve, "curve_evidence": found.evidence}
+        self._apply(facts, curves_of_pods(observations, found.curve))
         _log.info(
             "runtime: %s %s, %d pods, %d containers; curve %s: %s",
             *(runtime, version, *self._inventory.counts()),
-            *(facts.curve.value, facts.curve_evidence),
+            *(found.curve.value, found.evidence),
         )

@@ -12,9 +12,9 @@ caller's problem, unless the configuration says so.
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nriplugin.cri.forwarding import Forwarder
-    from nriplugin.cri.interception import Interceptor
+    from nriplugin.cri.interception import Interceptor, Rest
 
     Context = grpc.ServicerContext
     Handler = grpc.RpcMethodHandler[bytes, bytes]
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # 110 pods of a few containers each, all being stopped, and room for the rest.
 WORKERS = 512
@@ -74,6 +72,8 @@ class Proxy:
         self._interceptor = interceptor
         self._budget_s = budget_s
         self._deciders = ThreadPoolExecutor(DECIDERS, "decide")
+        # Others than those: a decision that hangs must not keep what is done already.
+        self._finishers = ThreadPoolExecutor(DECIDERS, "finish")
         self.server = grpc.server(
             ThreadPoolExecutor(WORKERS, "call"),
             handlers=[_Handlers(self._handler_of)],
@@ -95,7 +95,8 @@ class Proxy:
         stopped = self.server.stop(grace_s)
         self._forwarder.stop()
         stopped.wait()
-        self._deciders.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._deciders, self._finishers):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _handler_of(self, method: str) -> Handler:
         handler = self._handlers.get(method)
@@ -132,7 +133,7 @@ class Proxy:
     ) -> bytes:
         turn = Turn()
         try:
-            prepared = self._in_time(rewrite, request, turn)
+            prepared = self._decided(rewrite, request, turn)
         except RequestFails as exc:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {exc}")
         except Exception as exc:  # noqa: BLE001 - whatever it is, containers must start
@@ -141,23 +142,28 @@ class Proxy:
             prepared = Prepared(request)
         response = self._forwarder.unary(method, prepared.request, context)
         if prepared.then is not None:
-            self._afterwards(method, prepared.then, response)
+            self._afterwards(method, partial(prepared.then, response), context)
         return response
 
     def _followed(
         self,
         method: str,
-        follow: Callable[[bytes, bytes], None],
+        follow: Callable[[bytes, bytes], Rest | None],
         request: bytes,
         context: Context,
     ) -> bytes:
         response = self._forwarder.unary(method, request, context)
-        self._afterwards(method, follow, request, response)
+        self._afterwards(method, partial(follow, request, response), context)
         return response
 
-    def _in_time(self, work: Callable[..., T], *args: Any) -> T:  # noqa: ANN401
-        """Wait for something that may take long, but not longer than we may."""
-        future: Future[T] = self._deciders.submit(work, *args)
+    def _decided(
+        self,
+        rewrite: Callable[[bytes, Turn], Prepared],
+        request: bytes,
+        turn: Turn,
+    ) -> Prepared:
+        """Wait for a decision, but not longer than we may."""
+        future = self._deciders.submit(rewrite, request, turn)
         try:
             return future.result(self._budget_s)
         except TimeoutError:
@@ -174,10 +180,19 @@ class Proxy:
             )
         _log.error("%s: passed on untouched: %s", method, what)
 
-    def _afterwards(self, method: str, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
-        """Do what follows from a good answer, which the caller gets in any case."""
+    def _afterwards(
+        self, method: str, follow: Callable[[], Rest | None], context: Context
+    ) -> None:
+        """Do what follows from a good answer, which the caller gets in any case.
+
+        What is known changes at once. What is left to be done is waited for, so that
+        the caller finds it done, but not for long, and it is done in the end.
+        """
         try:
-            self._in_time(work, *args)
+            rest = follow()
+            if rest is not None:
+                patience_s = min(self._budget_s, context.time_remaining() / 2)
+                self._finishers.submit(rest).result(patience_s)
         except Exception as exc:  # noqa: BLE001 - the runtime has done its part
             what = "late" if isinstance(exc, TimeoutError) else repr(exc)
             _log.error("%s: after the answer: %s", method, what)

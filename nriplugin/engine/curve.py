@@ -69,6 +69,19 @@ def recognise_or_continue(observations: Iterable[Observation]) -> Recognised:
     return recognise_curve([one._replace(made_by_us=None) for one in observations])
 
 
+def curves_of_pods(
+    observations: Iterable[Observation], node: Curve
+) -> dict[str, Curve]:
+    """Return the curves of pods whose own containers differ from the node's, by UID."""
+    observations = list(observations)
+    curves: dict[str, Curve] = {}
+    for uid in {one.pod_uid for one in observations}:
+        of_pod = recognise_curve(observations, uid)
+        if of_pod.certain and of_pod.curve is not node:
+            curves[uid] = of_pod.curve
+    return curves
+
+
 def _fitting(one: Observation) -> list[Curve]:
     return [c for c in _CANDIDATES if weight_of(one.shares, c) == one.weight]
 

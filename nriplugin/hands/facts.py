@@ -7,8 +7,10 @@ leaves the facts at what is true everywhere.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from nriplugin.cgroup.paths import KUBEPODS, cgroup_path
+from nriplugin.cgroup.places import identify
 from nriplugin.cgroup.registry import Type
 from nriplugin.engine.model import CORE_FILES, NodeFacts
 from nriplugin.engine.rawfiles import ALLOWABLE
@@ -46,6 +48,25 @@ def node_facts(node: Node, tree: Tree | None) -> NodeFacts:
         kernel=parse_version(os.uname().release),
         writable=tree is not None and version.number == 2 and node.writable(),
     )
+
+
+def facts_of_pod(tree: Tree, cgroup: str) -> dict[str, Any]:
+    """Return what a pod's cgroup tells about the node; nothing if it is no pod's.
+
+    On a node without pods there was nothing to look at before. A cgroup that kubelet
+    did not make may be anywhere, and tells nothing about the others.
+    """
+    place = identify(cgroup)
+    if place is None or place.level != "pod":
+        return {}
+    files = container_files(tree, cgroup)
+    if files is None:
+        return {}
+    facts: dict[str, Any] = {"files": files, "driver": place.driver.value}
+    kubepods = cgroup_path((*place.root, KUBEPODS), place.driver)
+    if (allocatable := _allocatable(tree, kubepods)) is not None:
+        facts["memory_allocatable_bytes"] = allocatable
+    return facts
 
 
 def container_files(tree: Tree, cgroup: str) -> frozenset[str] | None:

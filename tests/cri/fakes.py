@@ -26,6 +26,8 @@ Answer = TypeVar("Answer", bound=Message)
 UNLIMITED = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
+    ("grpc.max_metadata_size", 16 << 20),
+    ("grpc.absolute_max_metadata_size", 16 << 20),
     ("grpc.default_authority", "localhost"),
 ]
 

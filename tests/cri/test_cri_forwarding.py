@@ -101,6 +101,27 @@ def test_an_error_keeps_its_code_words_and_details(
     assert trailing["grpc-status-details-bin"] == details
 
 
+@pytest.mark.parametrize("length", [9_000, 20_000, 200_000])
+def test_long_words_of_an_error_arrive_whole(
+    fake: FakeRuntime, kubelet: Client, length: int
+) -> None:
+    """A runtime may quote what a program printed; kubelet's own limit is far off."""
+
+    def fail(request: bytes, context: Any) -> bytes:
+        context.set_trailing_metadata((("grpc-status-details-bin", b"d" * length),))
+        context.abort(grpc.StatusCode.NOT_FOUND, "x" * length)
+        return b""
+
+    fake.answers[rpc("ContainerStatus")] = fail
+    for _ in range(5):
+        with pytest.raises(grpc.RpcError) as raised:
+            kubelet.raw(rpc("ContainerStatus"), b"")
+        error: Any = raised.value
+        assert error.code() is grpc.StatusCode.NOT_FOUND
+        assert error.details() == "x" * length
+        assert len(dict(error.trailing_metadata())["grpc-status-details-bin"]) == length
+
+
 @each_method
 def test_a_deadline_reaches_the_runtime(
     kubelet: Client, fake: FakeRuntime, method: str

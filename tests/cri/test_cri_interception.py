@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -25,6 +24,7 @@ from nriplugin.config import parse_config
 from nriplugin.convert import Curve
 from nriplugin.convert.sources import from_cri
 from nriplugin.cri import interception
+from nriplugin.cri.proxy import DECIDERS
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.settings import DEFAULT_CONFIG
@@ -381,6 +381,42 @@ def test_what_needs_the_containers_cgroup_is_written_after_the_start(
     assert (before, after) == ("0", "1")
 
 
+def test_files_are_known_once_there_are_pods(fake: FakeRuntime, tmp_path: Path) -> None:
+    """A proxy that was there before kubelet made its cgroups does not stay without."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    tree = make_v2(root, ())
+    path = str(tmp_path / "early.sock")
+    with serving(fake, path, tree=tree) as door, Client(path) as kubelet:
+        door.apply(parse_config("cpuBurst: {enabled: true, percent: 50}", "test"))
+        elsewhere = kubelet.run_pod(uid="other", cgroup_parent="/elsewhere")
+        kubelet.create(elsewhere, **RESOURCES)
+        make_v2(root, ("/kubepods", QOS, POD))
+        # As kubelet leaves it; what is below has all controllers.
+        kubelet.create(kubelet.run_pod(uid=UID, cgroup_parent=POD), **RESOURCES)
+    before, after = (dict(one.config.linux.resources.unified) for one in created(fake))
+    assert before == FILES
+    assert after == {**FILES, "cpu.max.burst": "25000"}
+
+
+def test_a_stuck_engine_does_not_keep_what_is_known(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods and containers come and go while every decision hangs."""
+    stuck = Broken()
+    monkeypatch.setattr(interception, "decide", stuck)
+    path = str(tmp_path / "stuck.sock")
+    with serving(fake, path, budget_s=0.05) as door, Client(path) as kubelet:
+        sandbox_id = kubelet.run_pod()
+        ids = [kubelet.create(sandbox_id, f"c{n}") for n in range(DECIDERS + 1)]
+        other = kubelet.run_pod(uid="other")
+        assert door.inventory.pod(other) is not None
+        kubelet.of_container("StopContainer", ids[0])
+        kubelet.of_pod("StopPodSandbox", sandbox_id)
+        assert door.inventory.pod(sandbox_id) is None
+        stuck.release.set()
+
+
 def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
@@ -526,8 +562,7 @@ def test_a_curve_that_is_learned_later_counts_from_then_on(
     sandbox_id = kubelet.run_pod()
     kubelet.create(sandbox_id, cpu_shares=512)
     assert door.interceptor is not None
-    facts = replace(door.interceptor.facts, curve=Curve.KEP)
-    door.interceptor.apply_facts(facts)
+    door.interceptor.learn({"curve": Curve.KEP}, {})
     kubelet.create(sandbox_id, cpu_shares=512)
     weights = [
         one.config.linux.resources.unified["cpu.weight"] for one in created(fake)

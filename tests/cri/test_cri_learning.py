@@ -10,10 +10,13 @@ from support.harness import PATIENCE_S, wait_until
 from support.trees import POD, QOS, UID, add_v2, make_v2
 
 from nriplugin.api import cri_pb2 as cri
+from nriplugin.cgroup.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.convert import Curve
 from nriplugin.cri.inventory import Inventory, Known
 from nriplugin.engine.model import Container, NodeFacts, Pod
+from nriplugin.hands.facts import container_files
+from nriplugin.hands.hands import Hands
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -203,6 +206,123 @@ def on_tree(tmp_path: Path, *containers: tuple[str, int]) -> Any:
 
 
 ID = "0123456789abcdef" * 4
+
+
+def test_what_ended_while_we_asked_is_not_learned_again() -> None:
+    """The listing is from before its end."""
+    inventory = Inventory()
+    inventory.put_pod("p", Pod())
+    inventory.put_container("c", Known("p", Container()))
+    before = inventory.snapshot()
+    inventory.drop_pod("p")
+    inventory.renew(before, {"p": Pod()}, {"c": Known("p", Container())})
+    assert inventory.snapshot() == (set(), set())
+
+
+def test_what_waits_for_a_start_outlives_a_restart_of_ours(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """A container that was made through another proxy is decided about once more."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    tree = make_v2(root, ("/kubepods", QOS, POD))
+    facts = NodeFacts(files=container_files(tree, POD) or frozenset(), writable=True)
+    hands = Hands(tree, Executor(tree, refresh_s=0))
+    config = parse_config("cpuQoS: {enabled: true, level: BE}", "test")
+    path = str(tmp_path / "proxy.sock")
+    for restart in (False, True):
+        with (
+            serving(fake, path, facts, tree=tree, hands=hands) as door,
+            Client(path) as kubelet,
+        ):
+            door.apply(config)
+            # Of a runtime of this name it is not known that it takes cpu.idle.
+            pod = kubelet.run_pod(cgroup_parent=POD, runtime_handler="youki")
+            container_id = kubelet.create(pod, **RESOURCES)
+            add_v2(root, f"{POD}/{container_id}")
+            if not restart:
+                kubelet.of_container("StartContainer", container_id)
+        if restart:
+            with (
+                serving(fake, path, facts, tree=tree, hands=hands) as door,
+                Client(path) as kubelet,
+            ):
+                door.apply(config)
+                kubelet.of_container("StartContainer", container_id)
+        idle = root / POD[1:] / container_id / "cpu.idle"
+        assert idle.read_text().strip() == "1", restart
+
+
+def test_a_pods_own_containers_count_before_the_nodes(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """Weights compare siblings only."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    tree = make_v2(root, ("/kubepods", QOS, POD))
+    path = str(tmp_path / "proxy.sock")
+    with Client(fake.path) as behind:
+        other = behind.run_pod(uid="other", cgroup_parent=f"{QOS}/podother")
+        pod = behind.run_pod(uid=UID, cgroup_parent=POD)
+        made = [(other, f"{QOS}/podother", 59)] * 3 + [(pod, POD, 20)]
+        for number, (sandbox_id, parent, weight) in enumerate(made):
+            container_id = behind.create(sandbox_id, f"c{number}", cpu_shares=512)
+            add_v2(root, f"{parent}/{container_id}")
+            file = root / parent[1:] / container_id / "cpu.weight"
+            file.write_text(f"{weight}\n")
+    with serving(fake, path, tree=tree) as door, Client(path) as kubelet:
+        assert door.interceptor is not None
+        assert door.interceptor.facts.curve is Curve.QUADRATIC
+        for sandbox_id, expected in ((other, "59"), (pod, "20")):
+            kubelet.create(sandbox_id, "new", cpu_shares=512)
+            sent = fake.requests(rpc("CreateContainer"), cri.CreateContainerRequest)
+            assert sent[-1].config.linux.resources.unified["cpu.weight"] == expected
+
+
+def test_a_runtime_that_is_slow_with_everything_does_not_keep_us_from_serving(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """We listen after a while, and stop when told to, whatever is still being asked."""
+    release = threading.Event()
+    answer = fake.answers[rpc("ContainerStatus")]
+
+    def slow(request: bytes, context: Any) -> bytes:
+        release.wait(PATIENCE_S)
+        return answer(request, context)
+
+    fake.answers[rpc("ContainerStatus")] = slow
+    with Client(fake.path) as behind:
+        behind.create(behind.run_pod(), **RESOURCES)
+    path = str(tmp_path / "proxy.sock")
+    with serving(fake, path, patience_s=0.05) as door, Client(path) as kubelet:
+        kubelet.run_pod()
+        assert door.inventory.counts() == (1, 0)
+    release.set()
+
+
+def test_what_the_runtime_finds_unavailable_is_not_its_own_absence(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """A registry, for instance. Nothing is learned anew, and nobody is told."""
+
+    def unavailable(request: bytes, context: Any) -> bytes:
+        context.abort(grpc.StatusCode.UNAVAILABLE, "registry unavailable")
+        return b""
+
+    method = "/runtime.v1.ImageService/PullImage"
+    fake.answers[method] = unavailable
+    path = str(tmp_path / "proxy.sock")
+    with serving(fake, path), Client(path) as kubelet:
+        kubelet.create(kubelet.run_pod(), **RESOURCES)
+        asked = len(fake.requests(rpc("Version"), cri.VersionRequest))
+        listed = len(fake.requests(rpc("ListContainers"), cri.ListContainersRequest))
+        with pytest.raises(grpc.RpcError, match="registry unavailable"):
+            kubelet.raw(method, b"")
+        wait_until(
+            lambda: len(fake.requests(rpc("Version"), cri.VersionRequest)) > asked
+        )
+        now = len(fake.requests(rpc("ListContainers"), cri.ListContainersRequest))
+        assert now == listed
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from nriplugin.convert import Curve
 from nriplugin.convert.curves import weight_of
-from nriplugin.engine.curve import Observation, recognise_curve
+from nriplugin.engine.curve import (
+    Observation,
+    recognise_curve,
+    recognise_or_continue,
+)
 
 
 @pytest.mark.parametrize(("weight", "curve"), [(39, Curve.KEP), (100, Curve.QUADRATIC)])
@@ -103,3 +107,19 @@ def test_what_is_known_not_to_be_ours_outweighs_doubt() -> None:
     assert found.curve is Curve.QUADRATIC
     assert found.certain
     assert found.evidence.startswith("1 of 1")
+
+
+def test_a_minority_of_old_containers_does_not_win() -> None:
+    """A node whose runtime was upgraded has a few that still show the old curve."""
+    seen = [Observation(512, 20), *[Observation(512, 59)] * 4]
+    assert recognise_or_continue(seen).curve is Curve.QUADRATIC
+
+
+def test_only_where_all_are_ours_do_ours_count() -> None:
+    """And a single one that is not ours is worth more than all of them."""
+    ours = [Observation(512, 20, made_by_us=True)] * 4
+    assert recognise_or_continue(ours).curve is Curve.KEP
+    theirs = Observation(1024, 100)
+    assert recognise_or_continue([*ours, theirs]).curve is Curve.QUADRATIC
+    silent = Observation(2, 1)  # on every curve
+    assert recognise_or_continue([*ours, silent]).curve is Curve.KEP
