@@ -34,9 +34,27 @@ COMMANDS = {
 }
 
 
+# With one of these it is a person who says `hook`, else a runtime.
+_BY_HAND = frozenset({"install", "uninstall", "-h", "--help"})
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return the exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
+    if argv[:1] != ["hook"] or not _BY_HAND.isdisjoint(argv):
+        return _run(argv)
+    try:
+        return _run(argv)
+    except SystemExit:
+        # Options of another version; the parser has said so.
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise
+    except Exception as exc:  # noqa: BLE001 - half an upgrade must not stop containers
+        print(f"nriplugin: hook: {exc!r}", file=sys.stderr)
+    return int(not {"fail", "--failure-policy=fail"}.isdisjoint(argv))
+
+
+def _run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="nriplugin",
         description="cgroup v2 resources for every container on a Kubernetes node",

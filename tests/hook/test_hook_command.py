@@ -168,6 +168,42 @@ def test_a_defect_of_ours_does_not_stop_a_container(tmp_path: Path) -> None:
     assert done.stderr == "nriplugin: hook: ZeroDivisionError('division by zero')\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "code"), [([], 0), (["--failure-policy", "fail"], 1)]
+)
+@pytest.mark.parametrize(
+    "module", ["nriplugin.engine.settings", "nriplugin.cli.detect", "nriplugin.policy"]
+)
+def test_a_module_that_is_missing_does_not_stop_a_container(
+    module: str, options: list[str], code: int
+) -> None:
+    """As in the moment of an upgrade; one line, no traceback."""
+    script = f"import sys; sys.modules[{module!r}] = None\n"
+    script += "from nriplugin.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "hook", *options],
+        input="{}",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("nriplugin: hook: ")
+    assert module in line
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--failure-policy=fail"], 1)])
+def test_an_option_of_another_version_does_not_stop_a_container(
+    options: list[str], code: int
+) -> None:
+    """The file in hooks.d may be newer than what it starts."""
+    done = hook("{}", "--of-another-version", "1", *options)
+    assert done.returncode == code
+    assert "unrecognized arguments: --of-another-version 1" in done.stderr
+
+
 def test_nobody_to_talk_to_is_no_failure(tmp_path: Path) -> None:
     """Without standard input, output and error, a container starts all the same."""
     command = [sys.executable, "-m", "nriplugin", "hook", *Bundle(tmp_path).options()]
