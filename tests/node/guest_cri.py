@@ -41,6 +41,40 @@ def url(response: bytes) -> str:
     return "no address" if found is None else f"{found[1]!r} {found[2]!r}"
 
 
+def shape(response: bytes) -> Any:
+    """Return the fields of a message and the texts in it, without the numbers."""
+    fields: list[Any] = []
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = response[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(response):
+        key = varint()
+        if key & 7 == 0:
+            varint()
+            fields.append(key >> 3)
+            continue
+        if key & 7 != 2:
+            raise ValueError("not what CRI uses")
+        length = varint()
+        content, at = response[at : at + length], at + length
+        try:
+            inner = shape(content)
+        except (ValueError, IndexError):
+            inner = content.decode()
+        fields.append([key >> 3, inner])
+    return fields
+
+
 def calls(pod: str, container: str) -> dict[str, tuple[str, bytes, Any]]:
     """Return method, request and how to show the answer, by name."""
     nowhere = field(1, field(1, "127.0.0.1:1/none:1"))
@@ -59,7 +93,8 @@ def calls(pod: str, container: str) -> dict[str, tuple[str, bytes, Any]]:
         ),
         "create in none": (f"{RUNTIME}/CreateContainer", field(1, "none"), whole),
         "start of none": (f"{RUNTIME}/StartContainer", field(1, "none"), whole),
-        "stats": (f"{RUNTIME}/ContainerStats", field(1, container), bool),
+        "stats": (f"{RUNTIME}/ContainerStats", field(1, container), shape),
+        "all stats": (f"{RUNTIME}/ListContainerStats", b"", shape),
         "exec": (
             f"{RUNTIME}/Exec",
             field(1, container) + field(2, "true") + number(5, 1),

@@ -72,6 +72,10 @@ def test_the_calls_were_worth_comparing(said: dict[str, dict[str, Any]]) -> None
     for name in ("version", "version of old", "status", "container", "stats", "exec"):
         assert direct[name][0] == "OK", (name, direct[name])
     assert "http" in direct["exec"][1]
+    # Which container, and numbers of its CPU and memory.
+    ((name, stats),) = direct["stats"][1]
+    assert (name, [one[0] for one in stats[:3]]) == (1, [1, 2, 3])
+    assert "alone" in json.dumps(stats)
     assert direct["no container"][0] == "NOT_FOUND"
     assert direct["new method"][0] == "UNIMPLEMENTED"
     assert "127.0.0.1:1" in direct["pull"][1]

@@ -161,6 +161,23 @@ def test_a_broken_configuration_does_not_stop_a_container(
     assert (held["cpu.max.burst"], held["memory.high"]) == ("0", "max")
 
 
+@pytest.mark.parametrize("module", ["engine.deciding", "engine.settings"])
+def test_a_broken_engine_does_not_stop_a_container(
+    hooked: Machine, kubelet: Kubelet, module: str
+) -> None:
+    """As in the middle of an upgrade: a part of it is not there."""
+    show = f"import nriplugin.{module} as m; print(m.__file__)"
+    file = hooked.check("/opt/nriplugin/bin/python", "-c", show).strip()
+    hooked.check("mv", file, f"{file}.away")
+    try:
+        with kubelet.sandbox("Burstable") as pod:
+            held = kubelet.settings(kubelet.start(pod, "web", LIMITED))
+    finally:
+        hooked.check("mv", f"{file}.away", file)
+    assert held["cpu.max"] == "150000 100000"
+    assert (held["cpu.max.burst"], held["memory.high"]) == ("0", "max")
+
+
 def test_what_is_to_fail_stops_a_container(hooked: Machine, kubelet: Kubelet) -> None:
     """Without a journal nothing is written, and the runtime shows our words."""
     text = "cpuBurst: {enabled: true, percent: 20, failurePolicy: %s}"
