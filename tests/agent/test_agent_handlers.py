@@ -326,3 +326,20 @@ def test_cri_o_that_drops_unified_gets_no_files_at_updates(tmp_path: Path) -> No
     with connected(plugin_of(BURST), tmp_path, behaviour) as (runtime, _):
         updated = runtime.update_container(pod_at(), container_at(), asked)
     assert updated.resources == asked
+
+
+def test_cri_o_that_drops_unified_is_not_sent_shares_beside_idle() -> None:
+    """It would make a weight of them, which the kernel refuses with the update."""
+    app = container_at(quota_us=100_000, unified={"cpu.idle": "1"})
+    asked = asking(shares=1024, limit_bytes=2 * GIB)
+    request = nri.UpdateContainerRequest(
+        pod=pod_at(), container=app, linux_resources=asked
+    )
+    with raw_peer(plugin_of(IDLE)) as peer:
+        peer.begin(runtime_name="cri-o", runtime_version="1.35.2")
+        answer = peer.ask("UpdateContainer", request, nri.UpdateContainerResponse)
+    (update,) = answer.update
+    sent = update.linux.resources
+    assert sent.cpu.HasField("shares")
+    asked.cpu.shares.value = 0
+    assert sent == asked
