@@ -119,7 +119,7 @@ class Interceptor:
         self._tell(pod, container, decision)
         self._writing.before(decision.writes, pod, "", turn)
         pending = tuple(w for w in decision.writes if w.when is When.AFTER)
-        given = container.resources
+        given = _sent(container.resources, decision)
         container = container._replace(
             resources=given._replace(unified={**given.unified, **decision.files}),
             ours=frozenset(decision.files),
@@ -164,7 +164,7 @@ class Interceptor:
         decision = decide_update(pod, container, asked, self.facts, self.config, use)
         self._tell(pod, container, decision)
         self._writing.before(decision.writes, pod, container.id, turn)
-        container = _after_update(container, asked, decision)
+        container = _after_update(container, _sent(asked, decision), decision)
         then = partial(self._updated, known, container, decision.writes, pod)
         if _put(decision, message.linux):
             request = message.SerializeToString()
@@ -222,6 +222,11 @@ def _put(decision: Decision, resources: cri.LinuxContainerResources) -> bool:
     if "cpu.shares" in decision.cleared:
         resources.cpu_shares = 0
     return bool(decision.files or decision.cleared)
+
+
+def _sent(asked: Resources, decision: Decision) -> Resources:
+    """Return the numbers that the runtime gets, and keeps."""
+    return asked._replace(shares=None) if decision.cleared else asked
 
 
 def _after_update(

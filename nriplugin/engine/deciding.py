@@ -172,7 +172,7 @@ def without_ours(given: Resources, container: Container) -> Resources:
 def _settle(case: Case) -> None:
     """Take back what is valid alone, but not together, in every order of writing."""
     out, files = case.out, case.out.files
-    if files.get("cpu.idle") == "1" and "cpu.weight" in files:
+    if case.idle and "cpu.weight" in files:
         _take_back(out, "cpu.weight", "cpu.idle is 1: the kernel takes no weight")
     burst = files.get("cpu.max.burst")
     if burst is None:

@@ -324,7 +324,9 @@ def on_tree(fake: FakeRuntime, tmp_path: Path) -> Iterator[Client]:
     tree = make_v2(root, ("/kubepods", QOS, POD))
     (root / POD[1:] / "cpu.max").write_text("200000 100000\n")
     facts = NodeFacts(
-        files=container_files(tree, "/kubepods") or frozenset(), writable=True
+        driver="cgroupfs",
+        files=container_files(tree, "/kubepods") or frozenset(),
+        writable=True,
     )
     path = str(tmp_path / "tree.sock")
     hands = Hands(tree, Executor(tree))
@@ -378,6 +380,24 @@ def test_what_needs_the_containers_cgroup_is_written_after_the_start(
     on_tree.of_container("StartContainer", container_id)
     after = holds(tmp_path, f"{POD}/{container_id}", "cpu.idle")
     assert (before, after) == ("0", "1")
+
+
+def test_shares_that_were_cleared_are_not_the_runtimes(
+    on_tree: Client, fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """So idle stays, update after update, and nobody has to interrupt it."""
+    sandbox_id = on_tree.run_pod(
+        uid=UID,
+        cgroup_parent=POD,
+        runtime_handler="runc",
+        annotations={"volcano.sh/qos-level": "BE"},
+    )
+    container_id = on_tree.create(sandbox_id, cpu_shares=512)
+    add_v2(tmp_path / "cgroup", f"{POD}/{container_id}")
+    for shares in (1024, 2048):
+        on_tree.update(container_id, cpu_shares=shares)
+        sent = updated(fake)[-1].linux
+        assert (dict(sent.unified), sent.cpu_shares) == ({"cpu.idle": "1"}, 0)
 
 
 # Failure

@@ -28,6 +28,7 @@ from nriplugin.engine.settings import (
     CPUBurstSettings,
     CPUQoSSettings,
     QoSLevel,
+    UnifiedAnnotationsSettings,
 )
 from nriplugin.engine.updating import decide_update
 
@@ -239,20 +240,38 @@ def test_the_pods_burst_follows() -> None:
     assert (first.level, first.when) == (Level.POD, When.BEFORE)
 
 
-IDLE = config(cpu_qos=CPUQoSSettings(enabled=True, level=QoSLevel.BE))
+IDLE = config(
+    cpu_qos=CPUQoSSettings(enabled=True, level=QoSLevel.BE),
+    unified_annotations=UnifiedAnnotationsSettings(
+        enabled=True, allowed=frozenset({"cpu.idle", "cpu.weight"})
+    ),
+)
+AWAKE = replace(IDLE, base=replace(IDLE.base, cpu_qos=CPUQoSSettings()))
 CLEARED = APP._replace(resources=TYPICAL._replace(shares=None))
+BY_ANNOTATION = POD._replace(annotations={f"cpu.idle{SUFFIX}": "1"})
+WHO = {"level": (POD, IDLE), "annotation": (BY_ANNOTATION, AWAKE)}
 
 
-def test_an_idle_container_stays_idle() -> None:
+@pytest.fixture(params=WHO)
+def idle_by(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Who wants a container to be idle: a level, or an annotation that says so."""
+    pod, chosen = WHO[request.param]
+    return {"pod": pod, "chosen": chosen}
+
+
+def test_an_idle_container_stays_idle(idle_by: dict[str, Any]) -> None:
     """With shares cleared again, or the runtime writes a weight, which fails."""
-    decision = updated(Resources(shares=1024), CLEARED, chosen=IDLE)
+    decision = updated(Resources(shares=1024), CLEARED, **idle_by)
     assert decision.files == {"cpu.idle": "1"}
     assert decision.cleared == ("cpu.shares",)
+    assert decision.writes == []
 
 
-def test_an_update_without_shares_leaves_an_idle_container_alone() -> None:
+def test_an_update_without_shares_leaves_an_idle_container_alone(
+    idle_by: dict[str, Any],
+) -> None:
     """There is nothing to clear."""
-    decision = updated(Resources(memory_limit_bytes=MIB), CLEARED, chosen=IDLE)
+    decision = updated(Resources(memory_limit_bytes=MIB), CLEARED, **idle_by)
     assert set(decision.files) == {"memory.max"}
     assert decision.writes == []
 
@@ -264,14 +283,33 @@ def test_an_update_without_shares_leaves_an_idle_container_alone() -> None:
         (APP, replace(NODE, oci_runtime="crun", driver="systemd")),
     ],
 )
-def test_shares_that_the_runtime_kept(container: Container, facts: NodeFacts) -> None:
+def test_shares_that_the_runtime_kept(
+    container: Container, facts: NodeFacts, idle_by: dict[str, Any]
+) -> None:
     """Awake while the runtime writes its weight, idle again afterwards."""
-    decision = updated(Resources(shares=1024), container, facts, IDLE)
+    decision = updated(Resources(shares=1024), container, facts, **idle_by)
     assert own_writes(decision) == [
         ("cpu.idle", "0", When.BEFORE),
         ("cpu.idle", "1", When.AFTER),
     ]
     assert not {"cpu.idle", "cpu.weight"} & set(decision.files)
+
+
+def test_two_who_want_the_same_container_idle_do_it_once() -> None:
+    """Written twice, it would be awake for a moment for nothing."""
+    for facts, count in ((NODE, 0), (replace(NODE, oci_runtime="kata"), 2)):
+        app = CLEARED if count == 0 else APP
+        decision = updated(Resources(shares=5), app, facts, IDLE, BY_ANNOTATION)
+        assert len(own_writes(decision)) == count
+        assert "cpu.weight" not in decision.files
+
+
+def test_a_node_without_idle_gives_the_weight_of_the_shares() -> None:
+    """Nothing was made idle there, whatever an annotation says."""
+    facts = replace(NODE, files=NODE.files - {"cpu.idle"})
+    decision = updated(Resources(shares=1024), APP, facts, AWAKE, BY_ANNOTATION)
+    assert decision.files == {"cpu.weight": "100"}
+    assert decision.writes == []
 
 
 def test_crio_before_1_36_drops_unified() -> None:
