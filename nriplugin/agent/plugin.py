@@ -26,7 +26,7 @@ from nriplugin.agent.reading import (
     read_existing,
 )
 from nriplugin.agent.refusals import Refusals
-from nriplugin.agent.survey import conclude_ours, expected_of, recognise, survey
+from nriplugin.agent.survey import conclude_ours, recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.places import identify
@@ -239,12 +239,11 @@ class NodePlugin(Plugin):
         """Answer with kubelet's whole request, which ours replaces, and the files."""
         plan = self._plan
         message, wanted = request.container, request.linux_resources
-        if plan.idle:
-            self.inventory.drop(message.id)  # what it becomes is not our decision
+        known = self.inventory.get(message.id)
+        if plan.idle and known is None:
             return None
         pod = parse_pod(request.pod, plan.curves)
         container = read_existing(message)
-        known = self.inventory.get(message.id)
         ours = conclude_ours(pod, container, plan) if known is None else known.ours
         container = container._replace(ours=ours)
         asked = core_from_nri(wanted)
@@ -278,7 +277,7 @@ class NodePlugin(Plugin):
             pod = parse_pod(request.pod, plan.curves)
             container = read_container(message)
         decision = decide(pod, container, plan.facts, plan.config)
-        return Answer(decision, adjustment(decision), expected_of(decision))
+        return Answer(decision, adjustment(decision), decision.expected())
 
     def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
         """Do what a decision about a new container has the executor do."""
@@ -294,14 +293,18 @@ class NodePlugin(Plugin):
         self, request: view.UpdateContainerRequest, decision: Decision
     ) -> Known:
         message, explicit = request.container, request.linux_resources.unified
-        expected = expected_of(decision)
+        expected = decision.expected()
         path = message.linux.cgroups_path
         known = self.inventory.get(message.id)
         if known is None:
             return Known(path, expected)
         # What somebody sets explicitly now is no longer ours.
         kept = {f: v for f, v in known.files.items() if f not in explicit}
-        outdated = known.outdated.difference(explicit, expected)
+        outdated = {
+            f: v
+            for f, v in known.outdated.items()
+            if f not in explicit and f not in expected
+        }
         return Known(path, {**kept, **expected}, outdated)
 
     def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:

@@ -10,7 +10,7 @@ from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.cgroup.quirks_contents import same
 from nriplugin.engine.curve import recognise_curve
 from nriplugin.engine.deciding import decide
-from nriplugin.engine.decision import HandlerFailed, Level
+from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
 from nriplugin.hands.eyes import held, observe
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.tree import Tree
     from nriplugin.convert import Curve
     from nriplugin.engine.curve import Observation, Recognised
-    from nriplugin.engine.decision import Decision, Write
+    from nriplugin.engine.decision import Write
     from nriplugin.engine.model import Container
 
 # Each costs a few system calls, while the runtime waits for an answer.
@@ -94,10 +94,11 @@ def survey(
         except (ConversionError, HandlerFailed):
             continue  # it runs, whatever we think of it
         parent, cgroup = cgroups_of(pod, message)
-        wanted = expected_of(decision)
+        wanted = decision.expected()
         has = container.resources.unified
         ours = {f: v for f, v in wanted.items() if has.get(f) == v}
-        was = Known(message.linux.cgroups_path, ours, concluded.difference(ours))
+        outdated = {f: v for f, v in concluded.items() if f not in ours}
+        was = Known(message.linux.cgroups_path, ours, outdated)
         known[message.id] = was
         absent = {
             file: value
@@ -113,34 +114,25 @@ def survey(
     return known, missing
 
 
-def conclude_ours(pod: Pod, container: Container, plan: Plan) -> frozenset[str]:
+def conclude_ours(pod: Pod, container: Container, plan: Plan) -> dict[str, str]:
     """Return which of a container's cgroup v2 values came from us, as far as it shows.
 
     Those that we would set today; and of files that kubelet has no use for, any value.
     """
     given = container.resources
     if not given.unified:
-        return frozenset()
+        return {}
     bare = container._replace(resources=given._replace(unified={}))
     try:
         files = decide(pod, bare, plan.facts, plan.config).files
     except HandlerFailed:
-        return frozenset()
-    return frozenset(
-        file
+        return {}
+    return {
+        file: given.unified[file]
         for file, value in files.items()
         if file in given.unified
         and (given.unified[file] == value or file not in _KUBELETS)
-    )
-
-
-def expected_of(decision: Decision) -> dict[str, str]:
-    """Return what the container's files hold when all of a decision is done."""
-    files = dict(decision.files)
-    for write in decision.writes:
-        if write.level is Level.CONTAINER:
-            files[write.file] = write.value
-    return files
+    }
 
 
 _NO_POD = Pod()

@@ -122,7 +122,7 @@ class Interceptor:
         given = _sent(container.resources, decision)
         container = container._replace(
             resources=given._replace(unified={**given.unified, **decision.files}),
-            ours=frozenset(decision.files),
+            ours=decision.expected(),
         )
         known = Known(message.pod_sandbox_id, container, pending)
         then = partial(self._created, known)
@@ -242,7 +242,8 @@ def _after_update(
     unified = {**old.unified, **asked.unified, **decision.files}
     ours = container.ours
     if ours is not None:
-        ours = (frozenset(ours) | decision.files.keys()) - asked.unified.keys()
+        kept = {f: v for f, v in ours.items() if f not in asked.unified}
+        ours = {**kept, **decision.expected()}
     return container._replace(
         resources=old._replace(**given, unified=unified), ours=ours
     )

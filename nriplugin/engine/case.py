@@ -110,6 +110,15 @@ class Case:
         self.out.writes.append(Write(file, value, level, when, part, why))
         return True
 
+    def left_over(self, file: str, wanted: str) -> bool:
+        """Whether a file has something else of ours, which nobody has asked for now."""
+        container = self.container
+        mine = (container.ours or {}).get(file)
+        if mine is None or file in self.explicit or file in self.out.files:
+            return False
+        stored = container.resources.unified.get(file, wanted)
+        return file in self.facts.files and not mine == stored == wanted
+
     def annotation(self, key: str) -> Annotation | None:
         """Return an annotation of ours."""
         return self.annotations.found.get(key)

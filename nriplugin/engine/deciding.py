@@ -18,6 +18,7 @@ from nriplugin.engine.decision import (
     HandlerFailed,
     Reason,
 )
+from nriplugin.engine.leftovers import clear_leftovers
 from nriplugin.engine.levels import KEY as LEVEL_KEY
 from nriplugin.engine.memory import REQUEST_KEY
 from nriplugin.engine.memory_qos import FACTOR_KEY, SWITCH_KEY, decide_memory_qos
@@ -94,6 +95,8 @@ def decide_case(case: Case, given: Resources, curve: Curve) -> None:
                     _DECIDERS[name](case)
                 except Exception as exc:  # noqa: BLE001 - see _failed
                     _failed(out, name, exc)
+    if case.asked is not None:
+        clear_leftovers(case, given, curve)
     if settings.resources.enabled:
         if case.idle and given.shares is not None:
             given = given._replace(shares=None)
@@ -175,7 +178,7 @@ def _settle(case: Case) -> None:
     if case.idle and "cpu.weight" in files:
         _take_back(out, "cpu.weight", "cpu.idle is 1: the kernel takes no weight")
     burst = files.get("cpu.max.burst")
-    if burst is None:
+    if burst is None or burst == "0":
         return
     sent = case.explicit.get("cpu.max") or files.get("cpu.max")
     quotas = [quota_of(sent), case.given.quota_us]

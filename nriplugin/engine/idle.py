@@ -1,4 +1,4 @@
-"""How a container becomes idle, and stays so when it is updated.
+"""How a container becomes idle, stays so when it is updated, and ceases to be.
 
 The kernel takes no weight beside cpu.idle = 1, and runtimes make one of shares. So how
 idle gets there depends on the runtime: through the door with shares cleared, or by the
@@ -53,3 +53,26 @@ def make_idle(case: Case, why: Why, written: Rule) -> bool:
         case.write(FILE, "0", why._replace(rule=NOT_IDLE_RULE), when=When.BEFORE)
     case.idle = case.write(FILE, "1", why)
     return case.idle
+
+
+def end_idle(case: Case, why: Why) -> None:
+    """Wake a container that nobody wants idle any more, before it gets a weight."""
+    out, old = case.out, case.container.resources
+    weighed = "cpu.weight" in case.explicit or "cpu.weight" in out.files
+    shares = old.shares or (case.asked is not None and case.asked.shares)
+    if case.idle or not (weighed or shares) or not case.left_over(FILE, "0"):
+        return
+    awake = case.write(FILE, "0", why, when=When.BEFORE)
+    if FILE in old.unified or takes_idle(case.facts, case.pod):
+        case.send(FILE, "0", why)  # or the runtime makes it idle again
+    if awake:
+        return
+    # Runtimes write the weight of shares first, and the kernel refuses it.
+    case.idle = True
+    out.cleared = ("cpu.shares",)
+    if "cpu.weight" in out.files:
+        out.unset("cpu.weight")
+    out.warnings.append(
+        "cpu.weight: the container is idle, and only the executor can end that before "
+        "the weight comes: another update is needed"
+    )

@@ -307,16 +307,26 @@ def test_what_an_update_sets_explicitly_is_no_longer_ours() -> None:
     assert "memory.high" not in updated(plugin, app, asking(limit_bytes=2 * GIB))
 
 
-def test_an_update_that_is_not_noted_is_not_remembered_wrongly() -> None:
-    """A configuration that remembers nothing may follow on one that does."""
+@pytest.mark.parametrize("config", ["", "resources: {enabled: false}"])
+def test_what_was_ours_does_not_undo_an_update(config: str) -> None:
+    """A runtime keeps what it was sent, whatever the configuration is by now."""
     plugin = plugin_of(BURST)
-    made_by(plugin, container_at())
-    for config in ("", "resources: {enabled: false}"):
-        configure(plugin, config)
-        plugin.update_container(updating(pod_at(), container_at(), asking(**DOUBLE)))
-        known = plugin.inventory.get("c1")
-        assert known is None or known.files["cpu.max"] == DOUBLED["cpu.max"]
-    assert known is None
+    app = container_at()
+    made_by(plugin, app)
+    configure(plugin, config)
+    assert updated(plugin, app, asking(**DOUBLE)) == {**DOUBLED, "cpu.max.burst": "0"}
+    known = plugin.inventory.get("c1")
+    assert known is not None
+    assert known.files["cpu.max"] == DOUBLED["cpu.max"]
+
+
+def test_what_was_never_ours_is_not_answered_by_a_plugin_that_is_off() -> None:
+    """There is nothing that could be in the way."""
+    plugin = plugin_of("resources: {enabled: false}")
+    app = container_at(unified={"memory.high": "4096"})
+    request = updating(pod_at(), app, asking(**DOUBLE))
+    assert plugin.update_container(request) is None
+    assert len(plugin.inventory) == 0
 
 
 def test_cri_o_that_drops_unified_gets_no_files_at_updates(tmp_path: Path) -> None:

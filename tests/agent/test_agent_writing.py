@@ -191,6 +191,45 @@ def test_an_idle_container_is_not_idle_while_its_weight_is_written() -> None:
     assert node.of_container("cpu.idle") == "1"
 
 
+def test_a_burst_that_was_raised_later_is_lowered_before_the_quota() -> None:
+    """The runtime does not know of it, but we do."""
+    node = bursting()
+    apply(node, "100000 100000", files_of(node.create()))
+    apply(node, "400000 100000", files_in(node.update(asking(quota_us=400_000))))
+    node.post_update()
+    node.keeper.work()
+    assert node.of_container("cpu.max.burst") == "200000"
+    app = container_at(quota_us=400_000, unified={"cpu.max.burst": "50000"})
+    answer = files_in(node.update(asking(quota_us=150_000), app))
+    apply(node, "150000 100000", answer)
+    assert node.of_container("cpu.max.burst") == "75000"
+
+
+@pytest.mark.parametrize("off", ["", "resources: {enabled: false}"])
+@pytest.mark.parametrize("shown", [True, False])
+def test_what_a_handler_left_behind_is_not_in_an_updates_way(
+    off: str, shown: bool
+) -> None:
+    """It was switched off since; the kernel would refuse the runtime's writes."""
+    node = Node(f"{BURST}\n{IDLE}")
+    node.kernel.files[f"{POD}/cpu.max"] = "200000 100000"
+    sent = files_of(node.create())
+    apply(node, "100000 100000", sent)
+    configure(node.plugin, off)
+    # The runtime keeps what it was sent, and has no shares.
+    app = container_at(quota_us=100_000, unified=sent if shown else None)
+    answer = files_in(node.update(asking(shares=1024, quota_us=20_000), app))
+    node.kernel.write(f"{CONTAINER}/cpu.weight", "100")
+    kept = {**sent, **answer}
+    for order in itertools.permutations(kept):
+        apply(node, "20000 100000", {file: kept[file] for file in order})
+    assert node.of_container("cpu.idle") == "0"
+    assert node.of_container("cpu.weight") == "100"
+    assert node.of_container("cpu.max") == "20000 100000"
+    assert node.of_container("cpu.max.burst") == "0"
+    assert node.file(burst_of(POD)) == "0"
+
+
 def test_the_end_of_an_update_does_not_meet_the_next_one() -> None:
     """What the first leaves to be done would make the kernel refuse the second."""
     node = bursting()

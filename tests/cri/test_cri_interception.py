@@ -400,6 +400,27 @@ def test_shares_that_were_cleared_are_not_the_runtimes(
         assert (dict(sent.unified), sent.cpu_shares) == ({"cpu.idle": "1"}, 0)
 
 
+def test_a_burst_that_was_raised_later_is_lowered_before_the_quota(
+    on_tree: Client, fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """The runtime does not know of it, and the kernel would refuse the quota."""
+    sandbox_id = on_tree.run_pod(uid=UID, cgroup_parent=POD)
+    container_id = on_tree.create(sandbox_id, **RESOURCES)
+    cgroup = f"{POD}/{container_id}"
+    add_v2(tmp_path / "cgroup", cgroup)
+    seen = []
+    update = fake.answers[rpc("UpdateContainerResources")]
+
+    def look(request: bytes, context: Any) -> bytes:
+        seen.append(holds(tmp_path, cgroup, "cpu.max.burst"))
+        return update(request, context)
+
+    fake.answers[rpc("UpdateContainerResources")] = look
+    for quota in (400_000, 100_000):
+        on_tree.update(container_id, cpu_quota=quota, cpu_period=100_000)
+    assert seen == ["0", "50000"]
+
+
 # Failure
 
 

@@ -71,7 +71,7 @@ def test_explicit_values_win() -> None:
 def test_what_we_set_ourselves_is_nobodys_wish() -> None:
     """A container that is seen again does not keep an old value of ours."""
     given = TYPICAL._replace(unified={"cpu.weight": "7", "cpu.max": "5000 100000"})
-    container = APP._replace(resources=given, ours={"cpu.weight"})
+    container = APP._replace(resources=given, ours={"cpu.weight": "7"})
     files = decide(POD, container, NODE, DEFAULT_CONFIG).files
     assert files == {"cpu.weight": "59", "memory.max": str(1 << 30)}
 

@@ -76,7 +76,7 @@ def test_stored_values_count_if_they_are_not_ours() -> None:
     stored = TYPICAL._replace(unified={"cpu.weight": "7", "cpu.max": "1000 1000"})
     app = APP._replace(resources=stored)
     assert set(updated(TYPICAL, app).files) == CORE_FILES
-    app = app._replace(ours=frozenset({"cpu.max"}))
+    app = app._replace(ours={"cpu.max": "1000 1000"})
     assert set(updated(TYPICAL, app).files) == CORE_FILES - {"cpu.weight"}
 
 
@@ -98,7 +98,7 @@ def test_a_resize_derives_anew() -> None:
 def test_a_cpuset_alone_derives_nothing() -> None:
     """kubelet's CPU manager sends these all the time."""
     app = APP._replace(resources=TYPICAL._replace(unified={BURST: "50000"}))
-    app = app._replace(ours=frozenset({BURST}))
+    app = app._replace(ours={BURST: "50000"})
     chosen = Config(base=EVERYTHING_ON)
     decision = updated(Resources(cpus="0"), app, chosen=chosen)
     assert (decision.files, decision.writes, decision.cleared) == ({}, [], ())
@@ -107,7 +107,7 @@ def test_a_cpuset_alone_derives_nothing() -> None:
 @pytest.mark.parametrize("stored", [{}, {BURST: "10000"}])
 def test_a_burst_that_was_only_for_a_while_is_replaced(stored: dict[str, str]) -> None:
     """Runtimes write what they were once sent again at every update."""
-    app = APP._replace(resources=TYPICAL._replace(unified=stored), ours=set(stored))
+    app = APP._replace(resources=TYPICAL._replace(unified=stored), ours=stored)
     chosen = Config(base=EVERYTHING_ON)
     decision = updated(Resources(cpus="0"), app, chosen=chosen)
     assert decision.files == {BURST: "50000"}
