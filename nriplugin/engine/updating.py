@@ -17,7 +17,7 @@ from nriplugin.engine.deciding import (
     qos_class_of,
     without_ours,
 )
-from nriplugin.engine.decision import RESOURCES, Decision, Level, When, Why, Write
+from nriplugin.engine.decision import UPDATES, Decision, Level, When, Why, Write
 from nriplugin.engine.rules import select
 from nriplugin.engine.runtimes import drops_unified_on_update
 
@@ -65,7 +65,7 @@ def decide_update(
     case = Case(pod, container, _together(old, asked), facts, out)
     case.asked, case.use = asked, use
     decide_case(case, asked, curve)
-    if settings.resources.enabled:
+    if out.files or out.cleared:
         _keep_swap(case, asked)
     _warn(case, asked)
     if out.files and drops_unified_on_update(facts):
@@ -91,7 +91,8 @@ def _together(old: Resources, asked: Resources) -> Resources:
 def _keep_swap(case: Case, asked: Resources) -> None:
     """Send the swap that a new limit would take away.
 
-    Runtimes that get an answer to an update set memory and swap together to the limit.
+    Runtimes that get an answer to an update set memory and swap together to the limit,
+    whoever has answered what.
     """
     old = case.container.resources
     limit, swap = old.memory_limit_bytes, old.memory_swap_bytes
@@ -105,7 +106,7 @@ def _keep_swap(case: Case, asked: Resources) -> None:
         value = str(swap - limit)
     else:
         return
-    why = Why(RESOURCES, SWAP_RULE, "the container's resources")
+    why = Why(UPDATES, SWAP_RULE, "the container's resources")
     case.send("memory.swap.max", value, why)
 
 

@@ -28,6 +28,7 @@ from nriplugin.engine.settings import (
     CPUBurstSettings,
     CPUQoSSettings,
     QoSLevel,
+    ResourcesSettings,
     UnifiedAnnotationsSettings,
 )
 from nriplugin.engine.updating import decide_update
@@ -141,6 +142,23 @@ def test_swap_is_kept(old_limit: Any, old_swap: Any, value: str | None) -> None:
     files = updated(Resources(memory_limit_bytes=MIB), app).files
     assert files.get("memory.swap.max") == value
     assert "memory.swap.max" not in updated(Resources(shares=5), app).files
+
+
+@pytest.mark.parametrize("answer", ["files", "cleared"])
+def test_swap_is_kept_whoever_answers(answer: str) -> None:
+    """An answer replaces the request, even one without memory.max."""
+    burst = CPUBurstSettings(enabled=True, percent=50)
+    idle = CPUQoSSettings(enabled=True, level=QoSLevel.BE)
+    chosen = config(
+        resources=ResourcesSettings(enabled=False),
+        **({"cpu_burst": burst} if answer == "files" else {"cpu_qos": idle}),
+    )
+    old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
+    asked = Resources(shares=5, quota_us=50_000, memory_limit_bytes=MIB)
+    files = updated(asked, APP._replace(resources=old), chosen=chosen).files
+    assert files["memory.swap.max"] == str(GIB)
+    asked = asked._replace(shares=None, quota_us=None)
+    assert updated(asked, APP._replace(resources=old), chosen=chosen).files == {}
 
 
 @pytest.mark.parametrize("where", ["stored", "asked"])
@@ -359,8 +377,6 @@ def test_dropped_files_are_written_once() -> None:
 
 def test_switched_off_it_answers_nothing() -> None:
     """Not even swap."""
-    from nriplugin.engine.settings import ResourcesSettings
-
     off = config(resources=ResourcesSettings(enabled=False))
     old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
     asked = Resources(shares=5, memory_limit_bytes=MIB)
