@@ -160,6 +160,8 @@ class NodePlugin(Plugin):
         self.inventory.replace(known)
         if self._adopt is None or not missing:
             return None
+        for one in missing:
+            self.refusals.warn(one.who, one.warnings)
         return self._adopt_missing(missing, self._adopt)
 
     def _recognise_curve(

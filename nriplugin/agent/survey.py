@@ -13,7 +13,7 @@ from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
-from nriplugin.hands.eyes import held, observe
+from nriplugin.hands.eyes import held, memory_use, observe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +46,8 @@ class Missing(NamedTuple):
     files: Mapping[str, str]
     writes: Sequence[Write]
     idle: bool  # which takes cleared shares, so no runtime can do it afterwards
+    who: str  # for people
+    warnings: Sequence[str]
 
 
 def recognise(
@@ -86,14 +88,15 @@ def survey(
     missing: list[Missing] = []
     for message in containers:
         pod = by_id.get(message.pod_sandbox_id, _NO_POD)
+        parent, cgroup = cgroups_of(pod, message)
+        use = None if tree is None or cgroup is None else memory_use(tree, cgroup)
         try:
             container = read_existing(message)
             concluded = conclude_ours(pod, container, plan)
             container = container._replace(ours=concluded)
-            decision = decide(pod, container, plan.facts, plan.config)
+            decision = decide(pod, container, plan.facts, plan.config, use)
         except (ConversionError, HandlerFailed):
             continue  # it runs, whatever we think of it
-        parent, cgroup = cgroups_of(pod, message)
         wanted = decision.expected()
         has = container.resources.unified
         ours = {f: v for f, v in wanted.items() if has.get(f) == v}
@@ -107,9 +110,21 @@ def survey(
         }
         if absent or decision.writes:
             become = Known(message.linux.cgroups_path, wanted)
-            idle = bool(decision.cleared)
+            who = f"{pod.namespace}/{pod.name}/{container.name or message.id[:13]}"
+            # All of them are about memory.high; what has it already is not warned of.
+            warnings = decision.warnings if "memory.high" in absent else ()
             missing.append(
-                Missing(message.id, was, become, parent, absent, decision.writes, idle)
+                Missing(
+                    container_id=message.id,
+                    was=was,
+                    known=become,
+                    pod=parent,
+                    files=absent,
+                    writes=decision.writes,
+                    idle=bool(decision.cleared),
+                    who=who,
+                    warnings=warnings,
+                )
             )
     return known, missing
 

@@ -68,8 +68,9 @@ class Case:
         # Looked for by the first handler that needs it.
         self.request_sought = False
         self.request: Request | None = None
-        # Set for an update: what it asks for, and what is in use.
+        # Set for an update: what it asks for.
         self.asked: Resources | None = None
+        # Set for a container that exists: what it uses.
         self.use: Use | None = None
         # Whether the container is made idle, here or by a write: then it has no weight.
         self.idle = False

@@ -33,7 +33,7 @@ from nriplugin.kube.qos import QOSClass, qos_of_cgroup
 
 if TYPE_CHECKING:
     from nriplugin.convert import Curve, Resources
-    from nriplugin.engine.model import Container, NodeFacts, Pod
+    from nriplugin.engine.model import Container, NodeFacts, Pod, Use
     from nriplugin.engine.settings import Config
 
 _DECIDERS = {
@@ -55,9 +55,15 @@ _READERS = {
 
 
 def decide(
-    pod: Pod, container: Container, facts: NodeFacts, config: Config
+    pod: Pod,
+    container: Container,
+    facts: NodeFacts,
+    config: Config,
+    use: Use | None = None,
 ) -> Decision:
     """Decide about a container that is about to be made, or exists already.
+
+    Of one that exists, `use` is what it uses.
 
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.
@@ -78,7 +84,9 @@ def decide(
         except Exception as exc:  # noqa: BLE001 - see _failed
             _failed(out, RESOURCES, exc)
     else:
-        decide_case(Case(pod, container, given, facts, out), given, curve)
+        case = Case(pod, container, given, facts, out)
+        case.use = use
+        decide_case(case, given, curve)
     return out
 
 

@@ -13,6 +13,7 @@ from nriplugin.engine.decision import Level, When, Why
 from nriplugin.engine.memory import (
     limit_or_allocatable,
     memory_request,
+    send_high,
     throttle_at,
     why_no_high,
 )
@@ -119,12 +120,7 @@ def _throttle(case: Case, request: Request | None, factor: int, origin: str) -> 
         f"factor {factor / MILLION:g} from {origin}",
         request.confidence,
     )
-    if case.send("memory.high", str(high), why):
-        used = case.use.memory_bytes if case.use else None
-        if used is not None and used > high:
-            case.out.warnings.append(
-                f"memory.high {high}: {used} bytes are in use, which will be reclaimed"
-            )
+    send_high(case, str(high), why)
 
 
 def _protect(case: Case, request: Request | None) -> None:

@@ -15,6 +15,7 @@ from nriplugin.engine.levels import qos_level
 from nriplugin.engine.memory import (
     limit_or_allocatable,
     memory_request,
+    send_high,
     throttle_at,
     why_no_high,
 )
@@ -86,7 +87,7 @@ def _throttle(case: Case, source: str) -> None:
         return
     origin = case.settings.origin("memoryQoSLevel.throttlingFactor")
     text = f"{source}; factor {factor / MILLION:g} from {origin}"
-    case.send("memory.high", str(high), Why(HANDLER, HIGH_RULE, text))
+    send_high(case, str(high), Why(HANDLER, HIGH_RULE, text))
 
 
 def _protect(case: Case, source: str) -> None:

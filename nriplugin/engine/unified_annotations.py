@@ -13,7 +13,7 @@ from nriplugin.convert.result import Rule
 from nriplugin.engine.decision import Reason, Why
 from nriplugin.engine.idle import FILE as IDLE
 from nriplugin.engine.idle import make_idle
-from nriplugin.engine.memory import why_no_high
+from nriplugin.engine.memory import send_high, why_no_high
 from nriplugin.engine.rawfiles import check_raw
 from nriplugin.errors import ConversionError
 
@@ -66,7 +66,9 @@ def _idle_first(found: tuple[str, Annotation]) -> bool:
 
 
 def _send(case: Case, file: str, value: str, why: Why) -> None:
-    if file == "memory.high" and value != "max" and why_no_high(case):
+    if file != "memory.high":
+        case.send(file, value, why)
+    elif value != "max" and why_no_high(case):
         case.out.leave(file, f"{HANDLER}: {why_no_high(case)}")
     else:
-        case.send(file, value, why)
+        send_high(case, value, why)

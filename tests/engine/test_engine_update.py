@@ -27,6 +27,8 @@ from nriplugin.engine.settings import (
     Config,
     CPUBurstSettings,
     CPUQoSSettings,
+    MemoryQoSLevelSettings,
+    MemoryQoSSettings,
     QoSLevel,
     ResourcesSettings,
     UnifiedAnnotationsSettings,
@@ -186,13 +188,34 @@ def test_a_limit_below_use_is_said() -> None:
     assert updated(asked).warnings == []
 
 
-def test_throttling_below_use_is_said() -> None:
+THROTTLING = {
+    "memoryQoS": config(memory_qos=MemoryQoSSettings(enabled=True)),
+    "memoryQoSLevel": config(
+        memory_qos_level=MemoryQoSLevelSettings(enabled=True, level=QoSLevel.BE)
+    ),
+}
+
+
+@pytest.mark.parametrize("handler", THROTTLING)
+def test_throttling_below_use_is_said(handler: str) -> None:
     """The container will be slowed down at once."""
     app = APP._replace(memory_request_bytes=0)
     asked = Resources(memory_limit_bytes=GIB)
-    chosen = Config(base=EVERYTHING_ON)
+    chosen = THROTTLING[handler]
     decision = updated(asked, app, chosen=chosen, memory_bytes=GIB - MIB)
     assert [w.partition(" ")[0] for w in decision.warnings] == ["memory.high"]
+    assert updated(asked, app, chosen=chosen, memory_bytes=GIB // 2).warnings == []
+    assert updated(asked, app, chosen=chosen).warnings == []
+
+
+def test_throttling_below_use_by_annotation_is_said() -> None:
+    """Of a container that exists; max is below nothing."""
+    for value, count in (("4096", 1), ("8192", 0), ("max", 0)):
+        pod = POD._replace(annotations={f"memory.high{SUFFIX}": value})
+        chosen = Config(base=replace(EVERYTHING_ON, memory_qos=MemoryQoSSettings()))
+        decision = decide(pod, APP, NODE, chosen, Use(memory_bytes=8192))
+        assert decision.files["memory.high"] == value
+        assert len(decision.warnings) == count
 
 
 def bursting(
