@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.convert import convert
 from nriplugin.convert.result import Rule
+from nriplugin.engine.case import UNSET
 from nriplugin.engine.cpu_burst import end_burst
 from nriplugin.engine.decision import UPDATES, Why
 from nriplugin.engine.idle import end_idle
@@ -31,9 +32,6 @@ FOLLOWS = Why(
     _SOURCE,
 )
 
-# What follows from a memory limit, and what each file holds without us.
-_MEMORY = {"memory.high": "max", "memory.low": "0", "memory.min": "0"}
-
 
 def clear_leftovers(case: Case, given: Resources, curve: Curve) -> None:
     """Take back what no handler has asked for, as far as this update touches it.
@@ -41,13 +39,13 @@ def clear_leftovers(case: Case, given: Resources, curve: Curve) -> None:
     `given` is what the conversion would convert. To be called when all handlers are
     done, and before it.
     """
-    ours, asked = case.container.ours, case.asked
-    if not ours or asked is None:
+    ours = case.container.ours
+    if not ours:
         return
     end_idle(case, GONE)
     end_burst(case, GONE)
-    if asked.memory_limit_bytes is not None:
-        for file, without in _MEMORY.items():
+    if case.memory_comes:
+        for file, without in UNSET.items():
             if case.left_over(file, without):
                 case.send(file, without, GONE)
     if not case.settings.resources.enabled and not CORE_FILES.isdisjoint(ours):

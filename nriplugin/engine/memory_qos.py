@@ -61,10 +61,9 @@ def decide_memory_qos(case: Case) -> None:
             case.refuse(
                 HANDLER, f"{switch.key}: {switch.value!r:.60}, expected off or on"
             )
-    asked = case.asked
-    if asked is None:
+    if case.asked is None:
         _decide_once(case)
-    if asked is None or asked.memory_limit_bytes is not None:
+    if case.memory_comes:
         request = memory_request(case, HANDLER)
         factor, origin = _factor(case)
         if factor is not None:

@@ -46,9 +46,8 @@ def decide_memory_qos_level(case: Case) -> None:
     if found is None:
         return
     level, source = found
-    asked = case.asked
     if FILE in case.facts.files:
-        if asked is None:
+        if case.asked is None:
             value = "-1" if level is QoSLevel.BE else "0"
             why = Why(HANDLER, LEVEL_RULE, source)
             case.send(FILE, value, why)
@@ -58,7 +57,7 @@ def decide_memory_qos_level(case: Case) -> None:
     if not settings.equivalent:
         case.out.leave(f"QoS level {level}", f"{HANDLER}: this node has no {FILE}")
         return
-    if asked is not None and asked.memory_limit_bytes is None:
+    if not case.memory_comes:
         return
     if level is QoSLevel.BE:
         _throttle(case, source)

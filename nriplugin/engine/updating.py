@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.convert.model import UNLIMITED
 from nriplugin.convert.result import Rule
-from nriplugin.engine.case import Case
+from nriplugin.engine.case import Case, wishes_in
 from nriplugin.engine.deciding import (
     decide_case,
     inactive,
@@ -55,6 +55,8 @@ def decide_update(
     if facts.cgroup_version != 2:
         return inactive(facts, out)
     old = container.resources
+    # kubelet says "not set", which would undo what we have set.
+    undone = wishes_in(asked.unified) is not asked.unified
     if container.ours is not None:
         kept = {**without_ours(old, container).unified, **asked.unified}
         asked = asked._replace(unified=kept)
@@ -64,6 +66,7 @@ def decide_update(
     curve = config.curve or pod.curve or facts.curve
     case = Case(pod, container, _together(old, asked), facts, out)
     case.asked, case.use = asked, use
+    case.memory_comes = undone or asked.memory_limit_bytes is not None
     decide_case(case, asked, curve)
     if out.files or out.cleared:
         _keep_swap(case, asked)

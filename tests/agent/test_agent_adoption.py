@@ -98,7 +98,7 @@ def test_without_being_told_nothing_is_adopted() -> None:
 def test_explicit_values_are_left_alone() -> None:
     """Whoever set them meant them, before us as well."""
     node = node_with(f"{ADOPT}\nmemoryQoS: {{enabled: true}}")
-    explicit = {"memory.high": "4096", "memory.low": "0"}
+    explicit = {"memory.high": "4096", "memory.low": "8192"}
     node.synchronize([container_at(unified=explicit, oom_score=998)])
     node.keeper.work()
     assert node.of_container("memory.high") == "max"

@@ -287,7 +287,7 @@ def test_values_of_another_configuration_are_ours_as_well(synchronized: bool) ->
 def test_values_like_kubelets_are_not_taken_for_ours(synchronized: bool) -> None:
     """Kubelet sets memory.high itself, so one that we would not set is its own."""
     app = container_at(oom_score=SCORE)
-    app.linux.resources.unified.update({"memory.high": "4096", "memory.low": "0"})
+    app.linux.resources.unified.update({"memory.high": "4096", "memory.low": "8192"})
     plugin = plugin_of(MEMORY)
     if synchronized:
         plugin.synchronize(*existing([pod_at()], [app]))
