@@ -8,6 +8,7 @@ from nriplugin.agent.inventory import Known
 from nriplugin.agent.reading import cgroups_of, read_existing, read_pod
 from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.cgroup.quirks_contents import same
+from nriplugin.convert.model import UNLIMITED
 from nriplugin.engine.curve import recognise_curve
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from nriplugin.api import view_pb2 as view
     from nriplugin.cgroup.tree import Tree
     from nriplugin.convert import Curve
+    from nriplugin.convert.model import Amount
     from nriplugin.engine.curve import Observation, Recognised
     from nriplugin.engine.decision import Write
     from nriplugin.engine.model import Container
@@ -132,14 +134,29 @@ def survey(
 def conclude_ours(pod: Pod, container: Container, plan: Plan) -> dict[str, str]:
     """Return which of a container's cgroup v2 values came from us, as far as it shows.
 
-    Those that we would set today; and of files that kubelet has no use for, any value.
+    Those that we would set today, or would have for the memory limit that we once set:
+    kubelet may have changed it while we were away. And of files that kubelet has no use
+    for, any value.
     """
     given = container.resources
     if not given.unified:
         return {}
-    bare = container._replace(resources=given._replace(unified={}))
+    ours = _like_ours(pod, container, given.memory_limit_bytes, plan)
+    limit = _amount(ours.get("memory.max", ""))
+    if limit is not None and limit != given.memory_limit_bytes:
+        ours |= _like_ours(pod, container, limit, plan)
+    return ours
+
+
+def _like_ours(
+    pod: Pod, container: Container, limit: Amount | None, plan: Plan
+) -> dict[str, str]:
+    """Return which values are what we would set beside a memory limit."""
+    given = container.resources
+    bare = given._replace(unified={}, memory_limit_bytes=limit)
     try:
-        files = decide(pod, bare, plan.facts, plan.config).files
+        container = container._replace(resources=bare)
+        files = decide(pod, container, plan.facts, plan.config).files
     except HandlerFailed:
         return {}
     return {
@@ -148,6 +165,12 @@ def conclude_ours(pod: Pod, container: Container, plan: Plan) -> dict[str, str]:
         if file in given.unified
         and (given.unified[file] == value or file not in _KUBELETS)
     }
+
+
+def _amount(text: str) -> Amount | None:
+    if text == "max":
+        return UNLIMITED
+    return int(text) if text.isdecimal() else None
 
 
 _NO_POD = Pod()

@@ -37,7 +37,14 @@ PAGE = 4096
 SCORE = 998
 CAPACITY = FACTS.memory_capacity_bytes or 0
 REQUEST = -(-2 * CAPACITY // 1000)
-HIGH = (REQUEST + (GIB - REQUEST) * 9 // 10) // PAGE * PAGE
+
+
+def high_for(limit: int) -> int:
+    """Return memory.high by the arithmetic of the documentation."""
+    return (REQUEST + (limit - REQUEST) * 9 // 10) // PAGE * PAGE
+
+
+HIGH = high_for(GIB)
 
 WITHOUT_WEIGHT = {file: FILES[file] for file in ("cpu.max", "memory.max")}
 BURST = "cpuBurst: {enabled: true, percent: 50}"
@@ -281,6 +288,30 @@ def test_values_of_another_configuration_are_ours_as_well(synchronized: bool) ->
     assert updated(plugin, app, asking(**DOUBLE)) == DOUBLED
     again = asking(shares=512, quota_us=20_000)
     assert updated(plugin, app, again)["cpu.max.burst"] == "10000"
+
+
+@pytest.mark.parametrize("synchronized", [True, False])
+@pytest.mark.parametrize("limit", [2 * GIB, GIB // 2])
+def test_after_a_resize_while_we_were_away_the_old_values_are_ours(
+    synchronized: bool, limit: int
+) -> None:
+    """They follow from the old limit, which is ours too; else nobody could end them."""
+    app = container_at(oom_score=SCORE)
+    made_by(plugin_of(MEMORY), app)
+    old = app.linux.resources.unified
+    assert old["memory.high"] == str(HIGH)
+    app.linux.resources.memory.limit.value = limit
+    plugin = plugin_of(MEMORY)
+    if synchronized:
+        plugin.synchronize(*existing([pod_at()], [app]))
+    files = updated(plugin, app, asking(limit_bytes=limit))
+    assert files["memory.max"] == str(limit)
+    assert files["memory.high"] == str(high_for(limit))
+    # What we would have set for neither of the limits is not ours.
+    old["memory.high"] = "4096"
+    assert "memory.high" not in updated(
+        plugin_of(MEMORY), app, asking(limit_bytes=limit)
+    )
 
 
 @pytest.mark.parametrize("synchronized", [True, False])
