@@ -16,6 +16,7 @@ from nriplugin.engine.cpu_burst import end_burst
 from nriplugin.engine.decision import UPDATES, Why
 from nriplugin.engine.idle import end_idle
 from nriplugin.engine.model import CORE_FILES
+from nriplugin.engine.resources import SYSTEMD, lasting_quota
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:
@@ -61,5 +62,7 @@ def _follow(case: Case, given: Resources, curve: Curve) -> None:
     except ConversionError:
         return  # nobody has asked us about these numbers
     for file, value, _ in derived:
+        if file == "cpu.max" and case.facts.driver == SYSTEMD:
+            value = lasting_quota(value)
         if file in CORE_FILES and case.left_over(file, value):
             case.send(file, value, FOLLOWS)

@@ -285,6 +285,14 @@ def test_old_numbers_do_not_come_back(shown: bool) -> None:
     assert files == {"memory.max": str(2 * GIB)}
 
 
+def test_they_follow_as_the_conversion_would() -> None:
+    """Under systemd, in whole percents of a CPU."""
+    facts = replace(NODE, driver="systemd")
+    asked = Resources(quota_us=12_345)
+    files = updated(having(CORE), asked, facts, OFF).files
+    assert files == {"cpu.max": "13000 100000"}
+
+
 def test_numbers_that_make_no_sense_are_nobodys_concern() -> None:
     """The conversion is off, so nobody has asked it."""
     decision = updated(having(CORE), Resources(quota_us=5), chosen=OFF)

@@ -6,13 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine.cases import APP, FILES, NODE, POD, TYPICAL, config
+from engine.cases import APP, FILES, NODE, POD, TYPICAL, annotated, config
 
 from nriplugin.convert import UNLIMITED, Curve, Resources
+from nriplugin.convert.kernel import MAX_QUOTA_US
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed, Reason
 from nriplugin.engine.model import CORE_FILES, NodeFacts
-from nriplugin.engine.settings import DEFAULT_CONFIG, Config, ResourcesSettings
+from nriplugin.engine.settings import (
+    DEFAULT_CONFIG,
+    Config,
+    ResourcesSettings,
+    UnifiedAnnotationsSettings,
+)
 from nriplugin.engine.updating import decide_update
 
 
@@ -49,6 +55,48 @@ def test_without_a_configuration_three_files_leave(facts: NodeFacts) -> None:
 def test_only_what_was_given_is_sent(given: Resources, files: dict[str, str]) -> None:
     """Nothing given is nothing sent."""
     assert files_of(given) == files
+
+
+@pytest.mark.parametrize(
+    ("quota", "period", "by_systemd"),
+    [
+        # What runc 1.5 with systemd makes of the same numbers.
+        (12_345, 100_000, "13000 100000"),
+        (112_345, None, "113000 100000"),
+        (33_333, 50_000, "33500 50000"),
+        (3_300, 100_000, "4000 100000"),  # 33m
+        (1_001, 1001, "1001 1001"),
+        (50_000, 1_000_000, "50000 1000000"),
+        (150_000, 100_000, "150000 100000"),
+        (UNLIMITED, 100_000, "max 100000"),
+        (MAX_QUOTA_US, 100_000, f"{MAX_QUOTA_US} 100000"),  # more is too much
+    ],
+)
+def test_a_quota_that_survives_a_reload_of_systemd(
+    quota: Any, period: int | None, by_systemd: str
+) -> None:
+    """systemd keeps whole percents of a CPU, and would put its own in our place."""
+    given = Resources(quota_us=quota, period_us=period)
+    app = APP._replace(resources=given)
+    exact = decide(POD, app, NODE, DEFAULT_CONFIG)
+    assert exact.files["cpu.max"].split()[0] in (str(quota), "max")
+    facts = replace(NODE, driver="systemd")
+    for decision in (
+        decide(POD, app, facts, DEFAULT_CONFIG),
+        decide_update(POD, app, given, facts, DEFAULT_CONFIG),
+    ):
+        assert decision.files["cpu.max"] == by_systemd
+        rounded = by_systemd != exact.files["cpu.max"]
+        assert ("1 % of a CPU" in decision.why("cpu.max").rule.text) is rounded
+
+
+def test_a_quota_that_somebody_sets_is_not_rounded() -> None:
+    """It is as explicit as anything, and what becomes of it is theirs to know."""
+    pod = annotated(**{"cpu.max": "12345 100000"})
+    allowed = UnifiedAnnotationsSettings(enabled=True, allowed=frozenset({"cpu.max"}))
+    facts = replace(NODE, driver="systemd")
+    decision = decide(pod, APP, facts, config(unified_annotations=allowed))
+    assert decision.files["cpu.max"] == "12345 100000"
 
 
 @pytest.mark.parametrize("missing", sorted(CORE_FILES))
