@@ -23,6 +23,7 @@ from nriplugin.agent.reading import cgroups_of, parse_pod
 from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.updates import Status
 from nriplugin.engine.decision import When
+from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import NRIPluginError
 
 if TYPE_CHECKING:
@@ -89,7 +90,10 @@ class WritingPlugin(NodePlugin):
         """Open the hands for the first configuration that has a use for them."""
         repair = config.repair
         plain = Plan(config=config.engine).plain
-        needed = not plain or config.adopt.enabled or repair.enabled
+        # A curve may take a write under crun with systemd; whether it does shows later.
+        systemd = self._plan.facts.driver == SYSTEMD
+        curved = systemd and config.engine.curve is not None
+        needed = not plain or curved or config.adopt.enabled or repair.enabled
         if self._hands is None and needed:
             try:
                 self._hands = self._open_hands()

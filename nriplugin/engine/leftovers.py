@@ -16,7 +16,8 @@ from nriplugin.engine.cpu_burst import end_burst
 from nriplugin.engine.decision import UPDATES, Why
 from nriplugin.engine.idle import end_idle
 from nriplugin.engine.model import CORE_FILES
-from nriplugin.engine.resources import SYSTEMD, lasting_quota
+from nriplugin.engine.resources import lasting_quota
+from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from agent.messages import unified_of as files_of
 from agent.nodes import FACTS, ByHand, Node, configure
 from cgroup.kernels import Kernel
 from support.harness import connected
-from support.trees import CONTAINER, POD, QOS
+from support.trees import CONTAINER, POD, QOS, UID
 
 from nriplugin.agent.writing import WritingPlugin
 from nriplugin.errors import JournalError
@@ -108,6 +108,42 @@ def test_an_update_before_the_start_does_not_make_the_start_forget() -> None:
     node.kernel.add(CONTAINER)
     node.start()
     assert node.of_container("cpu.idle") == "1"
+
+
+UNDER_SYSTEMD = replace(FACTS, driver="systemd")
+
+
+@pytest.mark.parametrize(
+    ("config", "weight"),
+    [
+        ("curve: kep", "20"),
+        ("cpuQoS: {enabled: true, level: BE, equivalent: weight}", "1"),
+        ("", "59"),
+    ],
+)
+def test_crun_with_systemd_has_its_scope_weighed(config: str, weight: str) -> None:
+    """It gives the scope the weight of the shares, and that is what siblings see."""
+    node = Node(config, UNDER_SYSTEMD)
+    assert node.opened == bool(config)
+    name = f"kubepods-pod{UID.replace('-', '_')}.slice"
+    scope = f"/kubepods.slice/{name}/cri-containerd-{'a' * 64}.scope"
+    app = container_at(f"{name}:cri-containerd:{'a' * 64}")
+    answer = node.create(app, pod_at(name, runtime_handler="crun"))
+    assert files_of(answer)["cpu.weight"] == weight
+    node.kernel.add(scope)
+    node.kernel.write(f"{scope}/cpu.weight", "59")  # of 512 shares
+    node.written()
+    node.start(app)
+    assert node.file(f"{scope}/cpu.weight") == weight
+    assert len(node.written()) == bool(config)
+
+
+def test_a_curve_that_is_the_nodes_own_takes_no_look_at_pods() -> None:
+    """There is nothing that any runtime would do otherwise."""
+    for facts in (FACTS, UNDER_SYSTEMD):
+        assert Node("curve: quadratic", facts).plugin.plan.plain
+    assert Node("curve: kep", FACTS).plugin.plan.plain
+    assert not Node("curve: kep", UNDER_SYSTEMD).plugin.plan.plain
 
 
 def test_what_waits_for_a_container_is_dropped_with_it() -> None:

@@ -157,6 +157,37 @@ def test_the_curve(
     assert decision.files["cpu.weight"] == weight
 
 
+@pytest.mark.parametrize(
+    ("configured", "of_pod", "of_node", "written"),
+    [
+        (Curve.KEP, None, Curve.QUADRATIC, ["20"]),
+        (Curve.KEP, None, Curve.KEP, []),
+        (Curve.KEP, Curve.KEP, Curve.QUADRATIC, []),
+        (None, None, Curve.QUADRATIC, []),
+        (None, Curve.KEP, Curve.QUADRATIC, []),
+    ],
+)
+def test_a_curve_that_is_not_cruns_counts_among_siblings(
+    configured: Curve | None, of_pod: Curve | None, of_node: Curve, written: list[str]
+) -> None:
+    """With systemd, crun makes the scope's weight of shares, and has its own curve."""
+    facts = replace(NODE, driver="systemd", oci_runtime="crun", curve=of_node)
+    pod, chosen = POD._replace(curve=of_pod), Config(curve=configured)
+    for decision in (
+        decide(pod, APP, facts, chosen),
+        decide_update(pod, APP, TYPICAL, facts, chosen),
+    ):
+        assert [w.value for w in decision.writes] == written
+        assert {w.file for w in decision.writes} <= {"cpu.weight"}
+
+
+def test_a_runtime_that_drops_unified_has_the_scope_weighed_once() -> None:
+    """By the same write as everything else."""
+    facts = replace(NODE, driver="systemd", oci_runtime="crun", runtime="cri-o")
+    decision = decide_update(POD, APP, TYPICAL, facts, Config(curve=Curve.KEP))
+    assert [w.file for w in decision.writes].count("cpu.weight") == 1
+
+
 BAD = APP._replace(resources=Resources(shares=1024, quota_us=5))
 
 
