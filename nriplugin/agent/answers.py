@@ -34,8 +34,12 @@ def adjustment(decision: Decision) -> nri.CreateContainerResponse | None:
 def whole_update(
     container_id: str, asked: nri.LinuxResources, decision: Decision
 ) -> nri.UpdateContainerResponse | None:
-    """Return the answer to an update: all that was asked for, and our files."""
-    if not decision.files:
+    """Return the answer to an update: all that was asked for, and our files.
+
+    Also where there are none: a runtime that drops files must not see the shares of a
+    container that is idle.
+    """
+    if not (decision.files or decision.cleared):
         return None
     response = nri.UpdateContainerResponse()
     update = response.update.add(container_id=container_id)

@@ -13,7 +13,6 @@ from nriplugin.agent.plugin import NodePlugin
 if TYPE_CHECKING:
     from nriplugin.agent.answered import Answer
     from nriplugin.agent.plan import Plan
-    from nriplugin.api import nri_pb2 as nri
     from nriplugin.api import view_pb2 as view
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Pod
@@ -39,12 +38,6 @@ class AskedPlugin(NodePlugin):
     @property
     def _remembers(self) -> bool:
         return False
-
-    def update_container(  # type: ignore[override] # the view that the class declares
-        self, request: view.UpdateContainerRequest
-    ) -> nri.UpdateContainerResponse | None:
-        """Answer; where nothing is decided, there is nothing to forget either."""
-        return None if self._plan.idle else super().update_container(request)
 
     def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
         """Write nothing."""

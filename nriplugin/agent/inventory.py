@@ -6,6 +6,7 @@ A parsed request costs 10 KB, this a tenth of it.
 from __future__ import annotations
 
 import threading
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.paths import cgroup_of
@@ -20,12 +21,12 @@ class Known(NamedTuple):
     cgroups_path: str  # as in its OCI spec
     files: Mapping[str, str]  # that are to hold these values, by our decision
     # Files that came from us too, with values that we would not give them now.
-    outdated: frozenset[str] = frozenset()
+    outdated: Mapping[str, str] = MappingProxyType({})
 
     @property
-    def ours(self) -> frozenset[str]:
+    def ours(self) -> Mapping[str, str]:
         """Return the files in which nobody else's wish is."""
-        return self.outdated.union(self.files)
+        return {**self.outdated, **self.files} if self.outdated else self.files
 
     @property
     def cgroup(self) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.agent.answered import Answered
 from nriplugin.engine.model import NodeFacts
+from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.engine.settings import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ class Plan:
         nobody = not config.base.active and not config.rules
         idle = nobody or self.facts.cgroup_version != 2
         differ = bool(self.curves) and config.curve is None
-        plain = config.base.only_resources and not config.rules and not differ
+        # Under crun, a weight may take more than an answer: who runs a pod counts.
+        systemd = self.facts.driver == SYSTEMD
+        scoped = systemd and config.curve not in (None, self.facts.curve)
+        plain = config.base.only_resources and not (config.rules or differ or scoped)
         object.__setattr__(self, "idle", idle)
         object.__setattr__(self, "plain", plain)
         answered = Answered(config, self.curves, plain=plain)

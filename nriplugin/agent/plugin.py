@@ -26,7 +26,7 @@ from nriplugin.agent.reading import (
     read_existing,
 )
 from nriplugin.agent.refusals import Refusals
-from nriplugin.agent.survey import conclude_ours, expected_of, recognise, survey
+from nriplugin.agent.survey import conclude_ours, recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert.sources import core_from_nri
@@ -163,6 +163,8 @@ class NodePlugin(Plugin):
         self.inventory.replace(known)
         if self._adopt is None or not missing:
             return None
+        for one in missing:
+            self.refusals.warn(one.who, one.warnings)
         return self._adopt_missing(missing, self._adopt)
 
     def _recognise_curve(
@@ -247,12 +249,11 @@ class NodePlugin(Plugin):
         """Answer with kubelet's whole request, which ours replaces, and the files."""
         plan = self._plan
         message, wanted = request.container, request.linux_resources
-        if plan.idle:
-            self.inventory.drop(message.id)  # what it becomes is not our decision
+        known = self.inventory.get(message.id)
+        if plan.idle and known is None:
             return None
         pod = parse_pod(request.pod, plan.curves)
         container = read_existing(message)
-        known = self.inventory.get(message.id)
         ours = conclude_ours(pod, container, plan) if known is None else known.ours
         container = container._replace(ours=ours)
         asked = core_from_nri(wanted)
@@ -286,7 +287,7 @@ class NodePlugin(Plugin):
             pod = parse_pod(request.pod, plan.curves)
             container = read_container(message)
         decision = decide(pod, container, plan.facts, plan.config)
-        files = expected_of(decision)
+        files = decision.expected()
         protects = not PROTECTION.isdisjoint(files)
         return Answer(decision, adjustment(decision), files, protects)
 
@@ -304,14 +305,18 @@ class NodePlugin(Plugin):
         self, request: view.UpdateContainerRequest, decision: Decision
     ) -> Known:
         message, explicit = request.container, request.linux_resources.unified
-        expected = expected_of(decision)
+        expected = decision.expected()
         path = message.linux.cgroups_path
         known = self.inventory.get(message.id)
         if known is None:
             return Known(path, expected)
         # What somebody sets explicitly now is no longer ours.
         kept = {f: v for f, v in known.files.items() if f not in explicit}
-        outdated = known.outdated.difference(explicit, expected)
+        outdated = {
+            f: v
+            for f, v in known.outdated.items()
+            if f not in explicit and f not in expected
+        }
         return Known(path, {**kept, **expected}, outdated)
 
     def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:
@@ -338,8 +343,8 @@ class NodePlugin(Plugin):
         pod = parse_pod(request.pod, {})
         parent, own = cgroups_of(pod, request.container)
         if parent is not None:
-            for text in without_effect(self._tree, parent, own, known.files):
-                self.without_effect.warn(_named(pod, request.container), text)
+            texts = without_effect(self._tree, parent, own, known.files)
+            self.without_effect.warn(_named(pod, request.container), texts)
 
     def _note(
         self, payload: bytes, message: view.Container, decision: Decision

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from nriplugin.engine.decision import Decision
 
@@ -39,12 +39,12 @@ class Refusals:
         for handler, reason, text in decision.refused:
             self.counts[handler, reason.value] += 1
             self._say("%s: refused: %s: %s", who, handler, text)
-        for text in decision.warnings:
-            self.warn(who, text)
+        self.warn(who, decision.warnings)
 
-    def warn(self, who: str, text: str) -> None:
-        """Say something about a container that nobody refused."""
-        self._say("%s: %s", who, text)
+    def warn(self, who: str, warnings: Iterable[str]) -> None:
+        """Say what may hurt a container."""
+        for text in warnings:
+            self._say("%s: %s", who, text)
 
     def _say(self, line: str, *args: str) -> None:
         now = self._clock()

@@ -8,12 +8,13 @@ from nriplugin.agent.inventory import Known
 from nriplugin.agent.reading import cgroups_of, read_existing, read_pod
 from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.cgroup.quirks_contents import same
+from nriplugin.convert.model import UNLIMITED
 from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
 from nriplugin.engine.deciding import decide
-from nriplugin.engine.decision import HandlerFailed, Level
+from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
-from nriplugin.hands.eyes import held, observe
+from nriplugin.hands.eyes import held, memory_use, observe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from nriplugin.api import view_pb2 as view
     from nriplugin.cgroup.tree import Tree
     from nriplugin.convert import Curve
+    from nriplugin.convert.model import Amount
     from nriplugin.engine.curve import Observation, Recognised
-    from nriplugin.engine.decision import Decision, Write
+    from nriplugin.engine.decision import Write
     from nriplugin.engine.model import Container
 
 # Each costs a few system calls, while the runtime waits for an answer.
@@ -46,6 +48,8 @@ class Missing(NamedTuple):
     files: Mapping[str, str]
     writes: Sequence[Write]
     idle: bool  # which takes cleared shares, so no runtime can do it afterwards
+    who: str  # for people
+    warnings: Sequence[str]
 
 
 def recognise(
@@ -81,18 +85,20 @@ def survey(
     missing: list[Missing] = []
     for message in containers:
         pod = by_id.get(message.pod_sandbox_id, _NO_POD)
+        parent, cgroup = cgroups_of(pod, message)
+        use = None if tree is None or cgroup is None else memory_use(tree, cgroup)
         try:
             container = read_existing(message)
             concluded = conclude_ours(pod, container, plan)
             container = container._replace(ours=concluded)
-            decision = decide(pod, container, plan.facts, plan.config)
+            decision = decide(pod, container, plan.facts, plan.config, use)
         except (ConversionError, HandlerFailed):
             continue  # it runs, whatever we think of it
-        parent, cgroup = cgroups_of(pod, message)
-        wanted = expected_of(decision)
+        wanted = decision.expected()
         has = container.resources.unified
         ours = {f: v for f, v in wanted.items() if has.get(f) == v}
-        was = Known(message.linux.cgroups_path, ours, concluded.difference(ours))
+        outdated = {f: v for f, v in concluded.items() if f not in ours}
+        was = Known(message.linux.cgroups_path, ours, outdated)
         known[message.id] = was
         absent = {
             file: value
@@ -101,41 +107,65 @@ def survey(
         }
         if absent or decision.writes:
             become = Known(message.linux.cgroups_path, wanted)
-            idle = bool(decision.cleared)
+            who = f"{pod.namespace}/{pod.name}/{container.name or message.id[:13]}"
+            # All of them are about memory.high; what has it already is not warned of.
+            warnings = decision.warnings if "memory.high" in absent else ()
             missing.append(
-                Missing(message.id, was, become, parent, absent, decision.writes, idle)
+                Missing(
+                    container_id=message.id,
+                    was=was,
+                    known=become,
+                    pod=parent,
+                    files=absent,
+                    writes=decision.writes,
+                    idle=bool(decision.cleared),
+                    who=who,
+                    warnings=warnings,
+                )
             )
     return known, missing
 
 
-def conclude_ours(pod: Pod, container: Container, plan: Plan) -> frozenset[str]:
+def conclude_ours(pod: Pod, container: Container, plan: Plan) -> dict[str, str]:
     """Return which of a container's cgroup v2 values came from us, as far as it shows.
 
-    Those that we would set today; and of files that kubelet has no use for, any value.
+    Those that we would set today, or would have for the memory limit that we once set:
+    kubelet may have changed it while we were away. And of files that kubelet has no use
+    for, any value.
     """
     given = container.resources
     if not given.unified:
-        return frozenset()
-    bare = container._replace(resources=given._replace(unified={}))
+        return {}
+    ours = _like_ours(pod, container, given.memory_limit_bytes, plan)
+    limit = _amount(ours.get("memory.max", ""))
+    if limit is not None and limit != given.memory_limit_bytes:
+        ours |= _like_ours(pod, container, limit, plan)
+    return ours
+
+
+def _like_ours(
+    pod: Pod, container: Container, limit: Amount | None, plan: Plan
+) -> dict[str, str]:
+    """Return which values are what we would set beside a memory limit."""
+    given = container.resources
+    bare = given._replace(unified={}, memory_limit_bytes=limit)
     try:
-        files = decide(pod, bare, plan.facts, plan.config).files
+        container = container._replace(resources=bare)
+        files = decide(pod, container, plan.facts, plan.config).files
     except HandlerFailed:
-        return frozenset()
-    return frozenset(
-        file
+        return {}
+    return {
+        file: given.unified[file]
         for file, value in files.items()
         if file in given.unified
         and (given.unified[file] == value or file not in _KUBELETS)
-    )
+    }
 
 
-def expected_of(decision: Decision) -> dict[str, str]:
-    """Return what the container's files hold when all of a decision is done."""
-    files = dict(decision.files)
-    for write in decision.writes:
-        if write.level is Level.CONTAINER:
-            files[write.file] = write.value
-    return files
+def _amount(text: str) -> Amount | None:
+    if text == "max":
+        return UNLIMITED
+    return int(text) if text.isdecimal() else None
 
 
 _NO_POD = Pod()

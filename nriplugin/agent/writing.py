@@ -24,6 +24,7 @@ from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.cgroup.updates import Status
 from nriplugin.engine.decision import Level, When
+from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import NRIPluginError
 from nriplugin.hands.protection import FILES as PROTECTION
 
@@ -91,7 +92,10 @@ class WritingPlugin(NodePlugin):
         """Open the hands for the first configuration that has a use for them."""
         repair = config.repair
         plain = Plan(config=config.engine).plain
-        needed = not plain or config.adopt.enabled or repair.enabled
+        # A curve may take a write under crun with systemd; whether it does shows later.
+        systemd = self._plan.facts.driver == SYSTEMD
+        curved = systemd and config.engine.curve is not None
+        needed = not plain or curved or config.adopt.enabled or repair.enabled
         if self._hands is None and needed:
             try:
                 self._hands = self._open_hands()

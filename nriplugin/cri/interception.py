@@ -139,10 +139,10 @@ class Interceptor:
         decision.warnings += self._writing.without_effect(pod, decision.files)
         self._tell(pod, container, decision)
         pending = tuple(w for w in decision.writes if w.when is When.AFTER)
-        given = container.resources
+        given = _sent(container.resources, decision)
         container = container._replace(
             resources=given._replace(unified={**given.unified, **decision.files}),
-            ours=frozenset(decision.files),
+            ours=decision.expected(),
         )
         known = Known(message.pod_sandbox_id, container, pending)
         then = partial(self._created, known)
@@ -190,7 +190,7 @@ class Interceptor:
         decision = decide_update(pod, container, asked, self.facts, self.config, use)
         self._tell(pod, container, decision)
         self._writing.before(decision.writes, pod, container.id, turn)
-        container = _after_update(container, asked, decision)
+        container = _after_update(container, _sent(asked, decision), decision)
         then = partial(self._updated, known, container, decision.writes, pod)
         if _put(decision, message.linux):
             request = message.SerializeToString()
@@ -269,6 +269,11 @@ def _put(decision: Decision, resources: cri.LinuxContainerResources) -> bool:
     return bool(decision.files or decision.cleared)
 
 
+def _sent(asked: Resources, decision: Decision) -> Resources:
+    """Return the numbers that the runtime gets, and keeps."""
+    return asked._replace(shares=None) if decision.cleared else asked
+
+
 def _after_update(
     container: Container, asked: Resources, decision: Decision
 ) -> Container:
@@ -282,7 +287,8 @@ def _after_update(
     unified = {**old.unified, **asked.unified, **decision.files}
     ours = container.ours
     if ours is not None:
-        ours = (frozenset(ours) | decision.files.keys()) - asked.unified.keys()
+        kept = {f: v for f, v in ours.items() if f not in asked.unified}
+        ours = {**kept, **decision.expected()}
     return container._replace(
         resources=old._replace(**given, unified=unified), ours=ours
     )

@@ -15,6 +15,8 @@ from nriplugin.errors import ConversionError
 from nriplugin.kube.annotations import NONE, strange
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nriplugin.convert import Resources
     from nriplugin.engine.decision import Decision, Why
     from nriplugin.engine.memory import Request
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from nriplugin.engine.settings import Settings
     from nriplugin.kube.annotations import Annotation, Annotations
 
+
+# What the files of memory QoS hold where nobody set them. kubelet sends these as well,
+# where its own is off, so they are no wish of anybody's.
+UNSET = {"memory.high": "max", "memory.low": "0", "memory.min": "0"}
 
 # A node's containers share a few values; one that is refused is not remembered.
 _check = lru_cache(maxsize=1024)(check)
@@ -38,6 +44,7 @@ class Case:
         "facts",
         "given",
         "idle",
+        "memory_comes",
         "out",
         "pod",
         "qos_class",
@@ -59,7 +66,7 @@ class Case:
         self.container = container
         # What holds once this is applied: at an update, the old with what is asked.
         self.given = given
-        self.explicit = given.unified
+        self.explicit = wishes_in(given.unified)
         self.facts = facts
         self.settings: Settings = out.settings
         self.out = out
@@ -68,8 +75,11 @@ class Case:
         # Looked for by the first handler that needs it.
         self.request_sought = False
         self.request: Request | None = None
-        # Set for an update: what it asks for, and what is in use.
+        # Set for an update: what it asks for.
         self.asked: Resources | None = None
+        # Whether what follows from the memory limit is to be said, again at an update.
+        self.memory_comes = True
+        # Set for a container that exists: what it uses.
         self.use: Use | None = None
         # Whether the container is made idle, here or by a write: then it has no weight.
         self.idle = False
@@ -110,6 +120,15 @@ class Case:
         self.out.writes.append(Write(file, value, level, when, part, why))
         return True
 
+    def left_over(self, file: str, wanted: str) -> bool:
+        """Whether a file has something else of ours, which nobody has asked for now."""
+        container = self.container
+        mine = (container.ours or {}).get(file)
+        if mine is None or file in self.explicit or file in self.out.files:
+            return False
+        stored = container.resources.unified.get(file, wanted)
+        return file in self.facts.files and not mine == stored == wanted
+
     def annotation(self, key: str) -> Annotation | None:
         """Return an annotation of ours."""
         return self.annotations.found.get(key)
@@ -128,6 +147,13 @@ class Case:
     def refuse(self, handler: str, text: str) -> None:
         """Say that an annotation is ignored."""
         self.out.refuse(handler, Reason.ANNOTATION, text)
+
+
+def wishes_in(unified: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the cgroup v2 values that somebody set, the same object if that is all."""
+    if not unified or all(unified.get(file) != value for file, value in UNSET.items()):
+        return unified
+    return {file: v for file, v in unified.items() if UNSET.get(file) != v}
 
 
 def quota_of(cpu_max: str | None) -> int | None:

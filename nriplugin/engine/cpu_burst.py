@@ -59,7 +59,6 @@ def decide_cpu_burst(case: Case) -> None:
     if quota is None:
         case.out.leave(FILE, f"{HANDLER}: no quota to burst above")
         return
-    asked = case.asked
     burst = wish.of(quota)
     rule = ABSOLUTE_RULE if wish.percent is None else PERCENT_RULE
     why = Why(HANDLER, rule, wish.source)
@@ -67,22 +66,14 @@ def decide_cpu_burst(case: Case) -> None:
     if taken or FILE not in case.facts.files:
         case.send(FILE, str(burst), why)  # which says why not
         return
-    if asked is not None and asked.quota_us is None and "cpu.max" not in asked.unified:
+    if not _quota_comes(case):
         # Runtimes keep what they were sent, and write it again at every update: it may
         # be a burst that was only for a while (see KEEP_RULE).
         if case.container.resources.unified.get(FILE) != str(burst):
             case.send(FILE, str(burst), why)
         return
-    if case.facts.writable:
-        case.write(
-            FILE,
-            str(burst),
-            why._replace(rule=POD_RULE),
-            level=Level.POD,
-            when=When.BEFORE,
-            part=True,
-        )
-    if asked is None:
+    _write_pod(case, burst, why)
+    if case.asked is None:
         case.send(FILE, str(burst), why)
     else:
         _update(case, wish, quota, burst, why)
@@ -91,13 +82,12 @@ def decide_cpu_burst(case: Case) -> None:
 def _update(case: Case, wish: Wish, quota: int, burst: int, why: Why) -> None:
     """Raise the quota before the burst, lower the burst before the quota."""
     old_quota = _old_quota(case.container.resources)
-    old_burst = _old_burst(case, wish, old_quota)
+    old_burst = _old_burst(case)
+    if old_burst is None:
+        # Not every runtime shows `unified`; then it is what we would have sent.
+        old_burst = 0 if old_quota is None else wish.of(old_quota)
     if old_burst > quota:
-        if not case.write(FILE, str(burst), why, when=When.BEFORE):
-            case.out.warnings.append(
-                f"cpu.max: the kernel refuses the quota {quota} while {FILE} is "
-                f"{old_burst}, and only the executor can lower it first"
-            )
+        _lower_first(case, burst, why, (old_burst, quota))
     elif old_quota is not None and burst > old_quota and case.facts.writable:
         case.write(FILE, str(burst), why)
         case.send(FILE, str(old_burst), why._replace(rule=KEEP_RULE))
@@ -106,12 +96,50 @@ def _update(case: Case, wish: Wish, quota: int, burst: int, why: Why) -> None:
     case.send(FILE, str(burst), why)
 
 
-def _old_burst(case: Case, wish: Wish, old_quota: int | None) -> int:
-    stored = case.container.resources.unified.get(FILE, "").strip()
-    if _MICROSECONDS.fullmatch(stored):
-        return int(stored)
-    # Not every runtime shows `unified`; then it is what we would have sent.
-    return 0 if old_quota is None else wish.of(old_quota)
+def end_burst(case: Case, why: Why) -> None:
+    """Take back a burst that nobody wants any more, before it is in a quota's way."""
+    if not _quota_comes(case) or not case.left_over(FILE, "0"):
+        return
+    _write_pod(case, 0, why)
+    quota, old_burst = _quota(case), _old_burst(case) or 0
+    if quota is not None and old_burst > quota:
+        _lower_first(case, 0, why, (old_burst, quota))
+    case.send(FILE, "0", why)
+
+
+def _write_pod(case: Case, burst: int, why: Why) -> None:
+    if case.facts.writable:
+        why = why._replace(rule=POD_RULE)
+        pod, before = Level.POD, When.BEFORE
+        case.write(FILE, str(burst), why, level=pod, when=before, part=True)
+
+
+def _lower_first(case: Case, burst: int, why: Why, danger: tuple[int, int]) -> None:
+    """Have a burst lowered that is in the way of the new quota."""
+    if not case.write(FILE, str(burst), why, when=When.BEFORE):
+        old_burst, quota = danger
+        case.out.warnings.append(
+            f"cpu.max: the kernel refuses the quota {quota} while {FILE} is "
+            f"{old_burst}, and only the executor can lower it first"
+        )
+
+
+def _quota_comes(case: Case) -> bool:
+    """Whether a quota is going to be written, which is when the kernel compares."""
+    asked = case.asked
+    return asked is None or asked.quota_us is not None or "cpu.max" in asked.unified
+
+
+def _old_burst(case: Case) -> int | None:
+    """Return the most that the container may have: what the runtime sends, or we wrote.
+
+    The two differ where we raised it after the runtime was done.
+    """
+    container = case.container
+    stored = container.resources.unified.get(FILE, "")
+    mine = (container.ours or {}).get(FILE, "")
+    numbers = [text.strip() for text in (stored, mine)]
+    return max((int(n) for n in numbers if _MICROSECONDS.fullmatch(n)), default=None)
 
 
 def _quota(case: Case) -> int | None:

@@ -1,8 +1,7 @@
 """The handler `cpuQoS`: a level for the CPU, by the kernel's file or what is nearest.
 
 openEuler's kernels have cpu.qos_level. An upstream kernel has cpu.idle, which is what
-BE means; for the other levels, the weight that follows from the request has to do. The
-kernel takes no weight beside idle, so how idle gets there depends on the runtime.
+BE means; for the other levels, the weight that follows from the request has to do.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from nriplugin.convert.result import Rule
 from nriplugin.engine.decision import Level, When, Why
+from nriplugin.engine.idle import FILE as IDLE
+from nriplugin.engine.idle import make_idle
 from nriplugin.engine.levels import qos_level
-from nriplugin.engine.runtimes import takes_idle
 from nriplugin.engine.settings import Equivalent, QoSLevel
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ IDLE_AFTER_RULE = Rule(
     "nearest to BE without cpu.qos_level; written when the container is there, as its "
     "runtime fails on it beside cpu.shares",
 )
-NOT_IDLE_RULE = Rule(
-    ("QoS level",), "for as long as the runtime writes the weight of an update"
-)
 WEIGHT_RULE = Rule(
     ("QoS level",), "nearest to BE without cpu.qos_level: the least weight"
 )
@@ -57,10 +54,10 @@ def decide_cpu_qos(case: Case) -> None:
             f"QoS level {level}",
             f"{HANDLER}: this node has no {FILE}; the weight of the request stays",
         )
-    elif settings.equivalent is Equivalent.IDLE and "cpu.idle" in case.facts.files:
-        _make_idle(case, source)
-    elif case.asked is None or case.asked.shares is not None:
-        case.send("cpu.weight", "1", Why(HANDLER, WEIGHT_RULE, source))
+    else:
+        settled = settings.equivalent is Equivalent.IDLE and _make_idle(case, source)
+        if not settled and (case.asked is None or case.asked.shares is not None):
+            case.send("cpu.weight", "1", Why(HANDLER, WEIGHT_RULE, source))
 
 
 def _set_level(case: Case, level: QoSLevel, source: str) -> None:
@@ -76,28 +73,7 @@ def _set_level(case: Case, level: QoSLevel, source: str) -> None:
         case.write(FILE, value, why, level=Level.POD, when=When.AFTER)
 
 
-def _make_idle(case: Case, source: str) -> None:
-    if "cpu.weight" in case.explicit or "cpu.weight" in case.out.files:
-        case.out.leave("cpu.idle", f"{HANDLER}: a cpu.weight is set, which wins")
-        return
-    if "cpu.idle" in case.explicit or "cpu.idle" in case.out.files:
-        case.out.leave("cpu.idle", f"{HANDLER}: set explicitly, which wins")
-        return
-    updating = case.asked is not None
-    # Runtimes keep old numbers and write them again at each update: if the shares were
-    # not cleared when the container was made, they are written now.
-    cleared = not updating or not case.container.resources.shares
-    if takes_idle(case.facts, case.pod) and cleared:
-        if case.asked is not None and case.asked.shares is None:
-            case.idle = True  # as it is, and nothing in this update changes that
-            return
-        case.idle = case.send("cpu.idle", "1", Why(HANDLER, IDLE_RULE, source))
-        if case.idle and case.given.shares is not None:
-            case.out.cleared = ("cpu.shares",)
-        return
-    why = Why(HANDLER, IDLE_AFTER_RULE, source)
-    if updating:
-        case.write("cpu.idle", "0", why._replace(rule=NOT_IDLE_RULE), when=When.BEFORE)
-    case.idle = case.write("cpu.idle", "1", why)
-    if not case.idle and (case.asked is None or case.asked.shares is not None):
-        case.send("cpu.weight", "1", Why(HANDLER, WEIGHT_RULE, source))
+def _make_idle(case: Case, source: str) -> bool:
+    if IDLE not in case.facts.files:
+        return False
+    return make_idle(case, Why(HANDLER, IDLE_RULE, source), IDLE_AFTER_RULE)

@@ -18,12 +18,14 @@ from nriplugin.engine.decision import (
     HandlerFailed,
     Reason,
 )
+from nriplugin.engine.leftovers import clear_leftovers
 from nriplugin.engine.levels import KEY as LEVEL_KEY
 from nriplugin.engine.memory import REQUEST_KEY
 from nriplugin.engine.memory_qos import FACTOR_KEY, SWITCH_KEY, decide_memory_qos
 from nriplugin.engine.memory_qos_level import decide_memory_qos_level
-from nriplugin.engine.resources import decide_resources
+from nriplugin.engine.resources import decide_resources, weigh_scope
 from nriplugin.engine.rules import select
+from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.engine.unified_annotations import decide_unified_annotations
 from nriplugin.errors import ConversionError
 from nriplugin.kube.annotations import read_annotations
@@ -32,7 +34,7 @@ from nriplugin.kube.qos import QOSClass, qos_of_cgroup
 
 if TYPE_CHECKING:
     from nriplugin.convert import Curve, Resources
-    from nriplugin.engine.model import Container, NodeFacts, Pod
+    from nriplugin.engine.model import Container, NodeFacts, Pod, Use
     from nriplugin.engine.settings import Config
 
 _DECIDERS = {
@@ -54,9 +56,15 @@ _READERS = {
 
 
 def decide(
-    pod: Pod, container: Container, facts: NodeFacts, config: Config
+    pod: Pod,
+    container: Container,
+    facts: NodeFacts,
+    config: Config,
+    use: Use | None = None,
 ) -> Decision:
     """Decide about a container that is about to be made, or exists already.
+
+    Of one that exists, `use` is what it uses.
 
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.
@@ -77,7 +85,11 @@ def decide(
         except Exception as exc:  # noqa: BLE001 - see _failed
             _failed(out, RESOURCES, exc)
     else:
-        decide_case(Case(pod, container, given, facts, out), given, curve)
+        case = Case(pod, container, given, facts, out)
+        case.use = use
+        decide_case(case, given, curve)
+    if facts.driver == SYSTEMD:
+        weigh_scope(pod, given.shares, facts, out)
     return out
 
 
@@ -94,6 +106,8 @@ def decide_case(case: Case, given: Resources, curve: Curve) -> None:
                     _DECIDERS[name](case)
                 except Exception as exc:  # noqa: BLE001 - see _failed
                     _failed(out, name, exc)
+    if case.asked is not None:
+        clear_leftovers(case, given, curve)
     if settings.resources.enabled:
         if case.idle and given.shares is not None:
             given = given._replace(shares=None)
@@ -172,10 +186,10 @@ def without_ours(given: Resources, container: Container) -> Resources:
 def _settle(case: Case) -> None:
     """Take back what is valid alone, but not together, in every order of writing."""
     out, files = case.out, case.out.files
-    if files.get("cpu.idle") == "1" and "cpu.weight" in files:
+    if case.idle and "cpu.weight" in files:
         _take_back(out, "cpu.weight", "cpu.idle is 1: the kernel takes no weight")
     burst = files.get("cpu.max.burst")
-    if burst is None:
+    if burst is None or burst == "0":
         return
     sent = case.explicit.get("cpu.max") or files.get("cpu.max")
     quotas = [quota_of(sent), case.given.quota_us]

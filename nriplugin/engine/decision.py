@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nriplugin.engine.settings import Settings
 
 RESOURCES = "resources"
+# Not a handler: what an update has to say whoever is on.
+UPDATES = "updates"
 
 # How sure a value is.
 EXACT = "exact"
@@ -141,6 +143,14 @@ class Decision:
     def refuse(self, handler: str, reason: Reason, text: str) -> None:
         """Say that something is wrong and not passed on."""
         self.refused.append(Refusal(handler, reason, text))
+
+    def expected(self) -> dict[str, str]:
+        """Return what the container's files hold when all of this is done."""
+        files = dict(self.files)
+        for write in self.writes:
+            if write.level is Level.CONTAINER:
+                files[write.file] = write.value
+        return files
 
     def why(self, file: str) -> Why:
         """Return why a file is sent."""

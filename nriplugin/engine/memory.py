@@ -14,6 +14,7 @@ from nriplugin.kube.quantity import MAX_INT64, value
 
 if TYPE_CHECKING:
     from nriplugin.engine.case import Case
+    from nriplugin.engine.decision import Why
 
 REQUEST_KEY = "memory-request"
 
@@ -82,6 +83,16 @@ def throttle_at(request: int, limit: int, factor_ppm: int, page_bytes: int) -> i
     """Return memory.high: between request and limit, in whole pages."""
     high = (request * MILLION + factor_ppm * (limit - request)) // MILLION
     return high // page_bytes * page_bytes
+
+
+def send_high(case: Case, value: str, why: Why) -> None:
+    """Send memory.high; say so if more than that is in use."""
+    if case.send("memory.high", value, why):
+        used = case.use.memory_bytes if case.use else None
+        if used is not None and value != "max" and used > int(value):
+            case.out.warnings.append(
+                f"memory.high {value}: {used} bytes are in use, which will be reclaimed"
+            )
 
 
 def why_no_high(case: Case) -> str:

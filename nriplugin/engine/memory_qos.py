@@ -13,6 +13,7 @@ from nriplugin.engine.decision import Level, When, Why
 from nriplugin.engine.memory import (
     limit_or_allocatable,
     memory_request,
+    send_high,
     throttle_at,
     why_no_high,
 )
@@ -60,10 +61,9 @@ def decide_memory_qos(case: Case) -> None:
             case.refuse(
                 HANDLER, f"{switch.key}: {switch.value!r:.60}, expected off or on"
             )
-    asked = case.asked
-    if asked is None:
+    if case.asked is None:
         _decide_once(case)
-    if asked is None or asked.memory_limit_bytes is not None:
+    if case.memory_comes:
         request = memory_request(case, HANDLER)
         factor, origin = _factor(case)
         if factor is not None:
@@ -119,12 +119,7 @@ def _throttle(case: Case, request: Request | None, factor: int, origin: str) -> 
         f"factor {factor / MILLION:g} from {origin}",
         request.confidence,
     )
-    if case.send("memory.high", str(high), why):
-        used = case.use.memory_bytes if case.use else None
-        if used is not None and used > high:
-            case.out.warnings.append(
-                f"memory.high {high}: {used} bytes are in use, which will be reclaimed"
-            )
+    send_high(case, str(high), why)
 
 
 def _protect(case: Case, request: Request | None) -> None:

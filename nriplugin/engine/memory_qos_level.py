@@ -15,6 +15,7 @@ from nriplugin.engine.levels import qos_level
 from nriplugin.engine.memory import (
     limit_or_allocatable,
     memory_request,
+    send_high,
     throttle_at,
     why_no_high,
 )
@@ -45,9 +46,8 @@ def decide_memory_qos_level(case: Case) -> None:
     if found is None:
         return
     level, source = found
-    asked = case.asked
     if FILE in case.facts.files:
-        if asked is None:
+        if case.asked is None:
             value = "-1" if level is QoSLevel.BE else "0"
             why = Why(HANDLER, LEVEL_RULE, source)
             case.send(FILE, value, why)
@@ -57,7 +57,7 @@ def decide_memory_qos_level(case: Case) -> None:
     if not settings.equivalent:
         case.out.leave(f"QoS level {level}", f"{HANDLER}: this node has no {FILE}")
         return
-    if asked is not None and asked.memory_limit_bytes is None:
+    if not case.memory_comes:
         return
     if level is QoSLevel.BE:
         _throttle(case, source)
@@ -86,7 +86,7 @@ def _throttle(case: Case, source: str) -> None:
         return
     origin = case.settings.origin("memoryQoSLevel.throttlingFactor")
     text = f"{source}; factor {factor / MILLION:g} from {origin}"
-    case.send("memory.high", str(high), Why(HANDLER, HIGH_RULE, text))
+    send_high(case, str(high), Why(HANDLER, HIGH_RULE, text))
 
 
 def _protect(case: Case, source: str) -> None:

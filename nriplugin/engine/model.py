@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nriplugin.convert import Curve, Resources
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
 # What the resources handler sends: files that every cgroup v2 node has. The others that
 # a conversion gives are left to the runtime, which derives them from the same numbers.
@@ -44,9 +44,9 @@ class Container(NamedTuple):
     resources: Resources = Resources()
     oom_score_adj: int | None = None
     memory_request_bytes: int | None = None  # from a door that knows it; NRI does not
-    # Files in `resources.unified` that came from us, so that nobody's wish is in them.
-    # None is "not known".
-    ours: Collection[str] | None = None
+    # Files that came from us, so that nobody's wish is in them, with what we set them
+    # to: not every runtime shows its own in `resources.unified`. None is "not known".
+    ours: Mapping[str, str] | None = None
 
 
 class Use(NamedTuple):

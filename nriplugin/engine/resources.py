@@ -1,20 +1,42 @@
 """The handler `resources`: the conversion of what kubelet sends.
 
 With nothing else on, a node behaves as without us, up to the curve.
+
+systemd keeps a quota in steps of 1 % of a CPU. runc from 1.3.2 on rounds what it makes
+of the numbers, but not a cpu.max in `unified`, which a `daemon-reload` would then
+change. So where systemd is the driver, it is rounded here.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nriplugin.cgroup.systemd_properties import settled
 from nriplugin.convert import convert
 from nriplugin.convert.conversion import EXPLICIT_RULE
+from nriplugin.convert.curves import weight_of
+from nriplugin.convert.kernel import MAX_QUOTA_US, quota_in
+from nriplugin.convert.result import Rule
+from nriplugin.engine.decision import Level, When, Write
 from nriplugin.engine.model import CORE_FILES
+from nriplugin.engine.runtimes import SYSTEMD, weighs_by_shares
 
 if TYPE_CHECKING:
     from nriplugin.convert import Curve, Resources
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.model import NodeFacts
+    from nriplugin.engine.model import NodeFacts, Pod
+
+
+ROUNDED_RULE = Rule(
+    ("cpu.quota", "cpu.period"),
+    "quota and period in one line; the quota rounded up to 1 % of a CPU, as by systemd",
+)
+
+SCOPE_RULE = Rule(
+    ("cpu.shares",),
+    "again for the scope: crun with systemd gives it the weight that shares make",
+)
 
 
 def decide_resources(
@@ -26,13 +48,45 @@ def decide_resources(
         ConversionError: a value has no valid counterpart; then none is sent.
     """
     out.conversion = conversion = convert(given, curve)
-    core, taken = facts.core, out.files
+    core, taken, systemd = facts.core, out.files, facts.driver == SYSTEMD
     for file, value, rule in conversion.derived:
         if rule is EXPLICIT_RULE:
             out.leave(file, "resources: set explicitly, which wins")
         elif file in taken:
             out.leave(file, f"resources: set by {out.why(file).handler}")
         elif file in core:
+            if systemd and file == "cpu.max":
+                lasting = lasting_quota(value)
+                value, rule = lasting, rule if lasting == value else ROUNDED_RULE
             out.set(file, value, rule)
         elif file in CORE_FILES:
             out.leave(file, "resources: this node has no such file")
+
+
+def weigh_scope(pod: Pod, shares: int | None, facts: NodeFacts, out: Decision) -> None:
+    """Have the weight that is sent count among siblings, also where it would not."""
+    weight = out.files.get("cpu.weight")
+    if weight is None or shares is None or not weighs_by_shares(facts, pod):
+        return
+    if weight == str(weight_of(shares, pod.curve or facts.curve)):
+        return  # which is what crun makes of them
+    why = out.why("cpu.weight")
+    if facts.writable:
+        why = why._replace(rule=SCOPE_RULE)
+        write = Write("cpu.weight", weight, Level.CONTAINER, When.AFTER, False, why)
+        out.writes.append(write)
+    else:
+        out.leave(
+            "cpu.weight of the scope",
+            f"{why.handler}: crun with systemd makes it of shares, and the executor is "
+            "off",
+        )
+
+
+@lru_cache(maxsize=1024)  # a node's containers share a few quotas
+def lasting_quota(cpu_max: str) -> str:
+    """Return a cpu.max that systemd leaves as it is."""
+    rounded = settled("cpu.max", cpu_max)
+    quota = quota_in(rounded)
+    too_much = isinstance(quota, int) and quota > MAX_QUOTA_US
+    return cpu_max if too_much else rounded

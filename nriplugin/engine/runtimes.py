@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nriplugin.engine.model import NodeFacts, Pod
 
+SYSTEMD = "systemd"
+
 # (OCI runtime, cgroup driver) that take `unified` cpu.idle = 1 if shares are 0, which
 # both read as "not given". runc writes a weight made of shares after systemd has made
 # the unit idle, and the kernel refuses it. crun with systemd refuses idle beside shares
 # whatever their number.
 _IDLE_WITHOUT_SHARES = {
     ("runc", "cgroupfs"),
-    ("runc", "systemd"),
+    ("runc", SYSTEMD),
     ("crun", "cgroupfs"),
 }
 
@@ -30,6 +32,15 @@ def takes_idle(facts: NodeFacts, pod: Pod) -> bool:
     """Whether cpu.idle can go through the door, with shares cleared."""
     runtime = pod.oci_runtime or facts.oci_runtime
     return (runtime, facts.driver) in _IDLE_WITHOUT_SHARES
+
+
+def weighs_by_shares(facts: NodeFacts, pod: Pod) -> bool:
+    """Whether siblings compete by shares, whatever cpu.weight in `unified` says.
+
+    crun with systemd puts the latter into a cgroup of its own below the scope.
+    """
+    runtime = pod.oci_runtime or facts.oci_runtime
+    return facts.driver == SYSTEMD and runtime == "crun"
 
 
 def oci_runtime_of(handler: str) -> str | None:

@@ -11,24 +11,36 @@ from typing import TYPE_CHECKING
 
 from nriplugin.convert.result import Rule
 from nriplugin.engine.decision import Reason, Why
-from nriplugin.engine.memory import why_no_high
+from nriplugin.engine.idle import FILE as IDLE
+from nriplugin.engine.idle import make_idle
+from nriplugin.engine.memory import send_high, why_no_high
 from nriplugin.engine.rawfiles import check_raw
-from nriplugin.engine.runtimes import takes_idle
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:
     from nriplugin.engine.case import Case
+    from nriplugin.kube.annotations import Annotation
 
 HANDLER = "unifiedAnnotations"
 
 RULE = Rule(("annotation",), "as given")
+IDLE_RULE = Rule(
+    ("annotation",),
+    "as given; sent with cpu.shares cleared, as the kernel takes no weight beside it",
+)
+IDLE_AFTER_RULE = Rule(
+    ("annotation",),
+    "as given; written when the container is there, as its runtime fails on it beside "
+    "cpu.shares",
+)
 
 
 def decide_unified_annotations(case: Case) -> None:
     """Send every allowed file that has an annotation."""
     allowed = case.settings.unified_annotations.allowed
     out = case.out
-    for file, (value, key) in case.annotations.found.items():
+    # Idle before a weight: the two do not go together, and it is the stronger wish.
+    for file, (value, key) in sorted(case.annotations.found.items(), key=_idle_first):
         if "." not in file:
             continue  # a setting of another handler's
         if file not in allowed:
@@ -39,25 +51,24 @@ def decide_unified_annotations(case: Case) -> None:
         except ConversionError as exc:
             out.refuse(HANDLER, Reason.ANNOTATION, f"{key}: {exc}")
             continue
-        if case.asked is None:
-            _send(case, file, value, Why(HANDLER, RULE, f"annotation {key}"))
-        else:
+        why = Why(HANDLER, RULE, f"annotation {key}")
+        if file == IDLE and value == "1" and file in case.facts.files:
+            make_idle(case, why._replace(rule=IDLE_RULE), IDLE_AFTER_RULE)
+        elif case.asked is None:
+            _send(case, file, value, why)
+        elif file in case.facts.files:
             # Set when the container was made, and not to be set by anybody else now.
             case.explicit = {**case.explicit, file: value}
 
 
+def _idle_first(found: tuple[str, Annotation]) -> bool:
+    return found[0] != IDLE
+
+
 def _send(case: Case, file: str, value: str, why: Why) -> None:
-    if file == "memory.high" and value != "max" and why_no_high(case):
-        case.out.leave(file, f"{HANDLER}: {why_no_high(case)}")
-    elif file == "cpu.idle" and value == "1" and case.given.shares is not None:
-        if not takes_idle(case.facts, case.pod):
-            case.out.leave(file, f"{HANDLER}: the runtime fails on it beside shares")
-        elif "cpu.weight" in case.explicit:
-            case.out.leave(file, f"{HANDLER}: a cpu.weight is set, which wins")
-        elif case.send(file, value, why):
-            case.idle = True
-            case.out.cleared = ("cpu.shares",)
-    elif file == "cpu.idle" and value == "1":
-        case.idle = case.send(file, value, why)
-    else:
+    if file != "memory.high":
         case.send(file, value, why)
+    elif value != "max" and why_no_high(case):
+        case.out.leave(file, f"{HANDLER}: {why_no_high(case)}")
+    else:
+        send_high(case, value, why)

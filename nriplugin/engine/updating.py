@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 from nriplugin.convert.model import UNLIMITED
 from nriplugin.convert.result import Rule
-from nriplugin.engine.case import Case
+from nriplugin.engine.case import Case, wishes_in
 from nriplugin.engine.deciding import (
     decide_case,
     inactive,
     qos_class_of,
     without_ours,
 )
-from nriplugin.engine.decision import RESOURCES, Decision, Level, When, Why, Write
+from nriplugin.engine.decision import UPDATES, Decision, Level, When, Why, Write
+from nriplugin.engine.resources import weigh_scope
 from nriplugin.engine.rules import select
 from nriplugin.engine.runtimes import drops_unified_on_update
 
@@ -55,6 +56,8 @@ def decide_update(
     if facts.cgroup_version != 2:
         return inactive(facts, out)
     old = container.resources
+    # kubelet says "not set", which would undo what we have set.
+    undone = wishes_in(asked.unified) is not asked.unified
     if container.ours is not None:
         kept = {**without_ours(old, container).unified, **asked.unified}
         asked = asked._replace(unified=kept)
@@ -64,8 +67,10 @@ def decide_update(
     curve = config.curve or pod.curve or facts.curve
     case = Case(pod, container, _together(old, asked), facts, out)
     case.asked, case.use = asked, use
+    case.memory_comes = undone or asked.memory_limit_bytes is not None
     decide_case(case, asked, curve)
-    if settings.resources.enabled:
+    weigh_scope(pod, case.given.shares, facts, out)
+    if out.files or out.cleared:
         _keep_swap(case, asked)
     _warn(case, asked)
     if out.files and drops_unified_on_update(facts):
@@ -91,7 +96,8 @@ def _together(old: Resources, asked: Resources) -> Resources:
 def _keep_swap(case: Case, asked: Resources) -> None:
     """Send the swap that a new limit would take away.
 
-    Runtimes that get an answer to an update set memory and swap together to the limit.
+    Runtimes that get an answer to an update set memory and swap together to the limit,
+    whoever has answered what.
     """
     old = case.container.resources
     limit, swap = old.memory_limit_bytes, old.memory_swap_bytes
@@ -105,7 +111,7 @@ def _keep_swap(case: Case, asked: Resources) -> None:
         value = str(swap - limit)
     else:
         return
-    why = Why(RESOURCES, SWAP_RULE, "the container's resources")
+    why = Why(UPDATES, SWAP_RULE, "the container's resources")
     case.send("memory.swap.max", value, why)
 
 

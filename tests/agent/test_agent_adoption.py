@@ -99,12 +99,34 @@ def test_without_being_told_nothing_is_adopted() -> None:
 def test_explicit_values_are_left_alone() -> None:
     """Whoever set them meant them, before us as well."""
     node = node_with(f"{ADOPT}\nmemoryQoS: {{enabled: true}}")
-    explicit = {"memory.high": "4096", "memory.low": "0"}
+    explicit = {"memory.high": "4096", "memory.low": "8192"}
     node.synchronize([container_at(unified=explicit, oom_score=998)])
     node.keeper.work()
     assert node.of_container("memory.high") == "max"
     assert node.of_container("memory.low") == "0"
     assert node.of_container("cpu.max.burst") == "50000"
+
+
+THROTTLE = "memoryQoSLevel: {enabled: true, level: BE}"
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+def test_throttling_below_use_is_said(
+    adopt: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A container that runs is slowed down at once, if anything is done to it."""
+    node = node_with(f"{BURST}\n{THROTTLE}\nadopt: {{enabled: {str(adopt).lower()}}}")
+    node.kernel.files[f"{CONTAINER}/memory.current"] = str(GIB)
+    node.synchronize(containers(1))
+    said = [line for line in caplog.messages if "memory.high" in line]
+    assert len(said) == adopt
+    assert all(line.startswith("shop/web/app: memory.high") for line in said)
+    node.keeper.work()
+    high = node.of_container("memory.high")
+    assert (high == "max") is not adopt
+    caplog.clear()
+    node.synchronize(containers(1))  # which has it by now
+    assert "memory.high" not in caplog.text
 
 
 def test_containers_that_vanish_meanwhile_are_forgotten(

@@ -37,7 +37,14 @@ PAGE = 4096
 SCORE = 998
 CAPACITY = FACTS.memory_capacity_bytes or 0
 REQUEST = -(-2 * CAPACITY // 1000)
-HIGH = (REQUEST + (GIB - REQUEST) * 9 // 10) // PAGE * PAGE
+
+
+def high_for(limit: int) -> int:
+    """Return memory.high by the arithmetic of the documentation."""
+    return (REQUEST + (limit - REQUEST) * 9 // 10) // PAGE * PAGE
+
+
+HIGH = high_for(GIB)
 
 WITHOUT_WEIGHT = {file: FILES[file] for file in ("cpu.max", "memory.max")}
 BURST = "cpuBurst: {enabled: true, percent: 50}"
@@ -284,10 +291,34 @@ def test_values_of_another_configuration_are_ours_as_well(synchronized: bool) ->
 
 
 @pytest.mark.parametrize("synchronized", [True, False])
+@pytest.mark.parametrize("limit", [2 * GIB, GIB // 2])
+def test_after_a_resize_while_we_were_away_the_old_values_are_ours(
+    synchronized: bool, limit: int
+) -> None:
+    """They follow from the old limit, which is ours too; else nobody could end them."""
+    app = container_at(oom_score=SCORE)
+    made_by(plugin_of(MEMORY), app)
+    old = app.linux.resources.unified
+    assert old["memory.high"] == str(HIGH)
+    app.linux.resources.memory.limit.value = limit
+    plugin = plugin_of(MEMORY)
+    if synchronized:
+        plugin.synchronize(*existing([pod_at()], [app]))
+    files = updated(plugin, app, asking(limit_bytes=limit))
+    assert files["memory.max"] == str(limit)
+    assert files["memory.high"] == str(high_for(limit))
+    # What we would have set for neither of the limits is not ours.
+    old["memory.high"] = "4096"
+    assert "memory.high" not in updated(
+        plugin_of(MEMORY), app, asking(limit_bytes=limit)
+    )
+
+
+@pytest.mark.parametrize("synchronized", [True, False])
 def test_values_like_kubelets_are_not_taken_for_ours(synchronized: bool) -> None:
     """Kubelet sets memory.high itself, so one that we would not set is its own."""
     app = container_at(oom_score=SCORE)
-    app.linux.resources.unified.update({"memory.high": "4096", "memory.low": "0"})
+    app.linux.resources.unified.update({"memory.high": "4096", "memory.low": "8192"})
     plugin = plugin_of(MEMORY)
     if synchronized:
         plugin.synchronize(*existing([pod_at()], [app]))
@@ -307,16 +338,26 @@ def test_what_an_update_sets_explicitly_is_no_longer_ours() -> None:
     assert "memory.high" not in updated(plugin, app, asking(limit_bytes=2 * GIB))
 
 
-def test_an_update_that_is_not_noted_is_not_remembered_wrongly() -> None:
-    """A configuration that remembers nothing may follow on one that does."""
+@pytest.mark.parametrize("config", ["", "resources: {enabled: false}"])
+def test_what_was_ours_does_not_undo_an_update(config: str) -> None:
+    """A runtime keeps what it was sent, whatever the configuration is by now."""
     plugin = plugin_of(BURST)
-    made_by(plugin, container_at())
-    for config in ("", "resources: {enabled: false}"):
-        configure(plugin, config)
-        plugin.update_container(updating(pod_at(), container_at(), asking(**DOUBLE)))
-        known = plugin.inventory.get("c1")
-        assert known is None or known.files["cpu.max"] == DOUBLED["cpu.max"]
-    assert known is None
+    app = container_at()
+    made_by(plugin, app)
+    configure(plugin, config)
+    assert updated(plugin, app, asking(**DOUBLE)) == {**DOUBLED, "cpu.max.burst": "0"}
+    known = plugin.inventory.get("c1")
+    assert known is not None
+    assert known.files["cpu.max"] == DOUBLED["cpu.max"]
+
+
+def test_what_was_never_ours_is_not_answered_by_a_plugin_that_is_off() -> None:
+    """There is nothing that could be in the way."""
+    plugin = plugin_of("resources: {enabled: false}")
+    app = container_at(unified={"memory.high": "4096"})
+    request = updating(pod_at(), app, asking(**DOUBLE))
+    assert plugin.update_container(request) is None
+    assert len(plugin.inventory) == 0
 
 
 def test_cri_o_that_drops_unified_gets_no_files_at_updates(tmp_path: Path) -> None:
@@ -326,3 +367,20 @@ def test_cri_o_that_drops_unified_gets_no_files_at_updates(tmp_path: Path) -> No
     with connected(plugin_of(BURST), tmp_path, behaviour) as (runtime, _):
         updated = runtime.update_container(pod_at(), container_at(), asked)
     assert updated.resources == asked
+
+
+def test_cri_o_that_drops_unified_is_not_sent_shares_beside_idle() -> None:
+    """It would make a weight of them, which the kernel refuses with the update."""
+    app = container_at(quota_us=100_000, unified={"cpu.idle": "1"})
+    asked = asking(shares=1024, limit_bytes=2 * GIB)
+    request = nri.UpdateContainerRequest(
+        pod=pod_at(), container=app, linux_resources=asked
+    )
+    with raw_peer(plugin_of(IDLE)) as peer:
+        peer.begin(runtime_name="cri-o", runtime_version="1.35.2")
+        answer = peer.ask("UpdateContainer", request, nri.UpdateContainerResponse)
+    (update,) = answer.update
+    sent = update.linux.resources
+    assert sent.cpu.HasField("shares")
+    asked.cpu.shares.value = 0
+    assert sent == asked

@@ -21,7 +21,7 @@ from agent.messages import unified_of as files_of
 from agent.nodes import FACTS, ByHand, Node, configure
 from cgroup.kernels import Kernel
 from support.harness import connected
-from support.trees import CONTAINER, POD, QOS
+from support.trees import CONTAINER, POD, QOS, UID
 
 from nriplugin.agent.writing import WritingPlugin
 from nriplugin.errors import JournalError
@@ -112,6 +112,42 @@ def test_an_update_before_the_start_does_not_make_the_start_forget() -> None:
     assert node.of_container("cpu.idle") == "1"
 
 
+UNDER_SYSTEMD = replace(FACTS, driver="systemd")
+
+
+@pytest.mark.parametrize(
+    ("config", "weight"),
+    [
+        ("curve: kep", "20"),
+        ("cpuQoS: {enabled: true, level: BE, equivalent: weight}", "1"),
+        ("", "59"),
+    ],
+)
+def test_crun_with_systemd_has_its_scope_weighed(config: str, weight: str) -> None:
+    """It gives the scope the weight of the shares, and that is what siblings see."""
+    node = Node(config, UNDER_SYSTEMD)
+    assert node.opened == bool(config)
+    name = f"kubepods-pod{UID.replace('-', '_')}.slice"
+    scope = f"/kubepods.slice/{name}/cri-containerd-{'a' * 64}.scope"
+    app = container_at(f"{name}:cri-containerd:{'a' * 64}")
+    answer = node.create(app, pod_at(name, runtime_handler="crun"))
+    assert files_of(answer)["cpu.weight"] == weight
+    node.kernel.add(scope)
+    node.kernel.write(f"{scope}/cpu.weight", "59")  # of 512 shares
+    node.written()
+    node.start(app)
+    assert node.file(f"{scope}/cpu.weight") == weight
+    assert len(node.written()) == bool(config)
+
+
+def test_a_curve_that_is_the_nodes_own_takes_no_look_at_pods() -> None:
+    """There is nothing that any runtime would do otherwise."""
+    for facts in (FACTS, UNDER_SYSTEMD):
+        assert Node("curve: quadratic", facts).plugin.plan.plain
+    assert Node("curve: kep", FACTS).plugin.plan.plain
+    assert not Node("curve: kep", UNDER_SYSTEMD).plugin.plan.plain
+
+
 def test_what_waits_for_a_container_is_dropped_with_it() -> None:
     """The next container with that ID is another one."""
     node = Node(IDLE, UNKNOWN)
@@ -191,6 +227,45 @@ def test_an_idle_container_is_not_idle_while_its_weight_is_written() -> None:
     node.post_update()
     node.keeper.work()
     assert node.of_container("cpu.idle") == "1"
+
+
+def test_a_burst_that_was_raised_later_is_lowered_before_the_quota() -> None:
+    """The runtime does not know of it, but we do."""
+    node = bursting()
+    apply(node, "100000 100000", files_of(node.create()))
+    apply(node, "400000 100000", files_in(node.update(asking(quota_us=400_000))))
+    node.post_update()
+    node.keeper.work()
+    assert node.of_container("cpu.max.burst") == "200000"
+    app = container_at(quota_us=400_000, unified={"cpu.max.burst": "50000"})
+    answer = files_in(node.update(asking(quota_us=150_000), app))
+    apply(node, "150000 100000", answer)
+    assert node.of_container("cpu.max.burst") == "75000"
+
+
+@pytest.mark.parametrize("off", ["", "resources: {enabled: false}"])
+@pytest.mark.parametrize("shown", [True, False])
+def test_what_a_handler_left_behind_is_not_in_an_updates_way(
+    off: str, shown: bool
+) -> None:
+    """It was switched off since; the kernel would refuse the runtime's writes."""
+    node = Node(f"{BURST}\n{IDLE}")
+    node.kernel.files[f"{POD}/cpu.max"] = "200000 100000"
+    sent = files_of(node.create())
+    apply(node, "100000 100000", sent)
+    configure(node.plugin, off)
+    # The runtime keeps what it was sent, and has no shares.
+    app = container_at(quota_us=100_000, unified=sent if shown else None)
+    answer = files_in(node.update(asking(shares=1024, quota_us=20_000), app))
+    node.kernel.write(f"{CONTAINER}/cpu.weight", "100")
+    kept = {**sent, **answer}
+    for order in itertools.permutations(kept):
+        apply(node, "20000 100000", {file: kept[file] for file in order})
+    assert node.of_container("cpu.idle") == "0"
+    assert node.of_container("cpu.weight") == "100"
+    assert node.of_container("cpu.max") == "20000 100000"
+    assert node.of_container("cpu.max.burst") == "0"
+    assert node.file(burst_of(POD)) == "0"
 
 
 def test_the_end_of_an_update_does_not_meet_the_next_one() -> None:

@@ -325,7 +325,9 @@ def on_tree(fake: FakeRuntime, tmp_path: Path) -> Iterator[Client]:
     tree = make_v2(root, ("/kubepods", QOS, POD))
     (root / POD[1:] / "cpu.max").write_text("200000 100000\n")
     facts = NodeFacts(
-        files=container_files(tree, "/kubepods") or frozenset(), writable=True
+        driver="cgroupfs",
+        files=container_files(tree, "/kubepods") or frozenset(),
+        writable=True,
     )
     path = str(tmp_path / "tree.sock")
     hands = Hands(tree, Executor(tree))
@@ -452,6 +454,45 @@ def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
         assert holds(tmp_path, QOS, "memory.low") == "67108864"
         kubelet.of_container("StopContainer", container_id)
         assert holds(tmp_path, QOS, "memory.low") == "0"
+
+
+def test_shares_that_were_cleared_are_not_the_runtimes(
+    on_tree: Client, fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """So idle stays, update after update, and nobody has to interrupt it."""
+    sandbox_id = on_tree.run_pod(
+        uid=UID,
+        cgroup_parent=POD,
+        runtime_handler="runc",
+        annotations={"volcano.sh/qos-level": "BE"},
+    )
+    container_id = on_tree.create(sandbox_id, cpu_shares=512)
+    add_v2(tmp_path / "cgroup", f"{POD}/{container_id}")
+    for shares in (1024, 2048):
+        on_tree.update(container_id, cpu_shares=shares)
+        sent = updated(fake)[-1].linux
+        assert (dict(sent.unified), sent.cpu_shares) == ({"cpu.idle": "1"}, 0)
+
+
+def test_a_burst_that_was_raised_later_is_lowered_before_the_quota(
+    on_tree: Client, fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """The runtime does not know of it, and the kernel would refuse the quota."""
+    sandbox_id = on_tree.run_pod(uid=UID, cgroup_parent=POD)
+    container_id = on_tree.create(sandbox_id, **RESOURCES)
+    cgroup = f"{POD}/{container_id}"
+    add_v2(tmp_path / "cgroup", cgroup)
+    seen = []
+    update = fake.answers[rpc("UpdateContainerResources")]
+
+    def look(request: bytes, context: Any) -> bytes:
+        seen.append(holds(tmp_path, cgroup, "cpu.max.burst"))
+        return update(request, context)
+
+    fake.answers[rpc("UpdateContainerResources")] = look
+    for quota in (400_000, 100_000):
+        on_tree.update(container_id, cpu_quota=quota, cpu_period=100_000)
+    assert seen == ["0", "50000"]
 
 
 # Failure

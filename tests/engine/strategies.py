@@ -96,7 +96,7 @@ containers = st.builds(
     resources=resources,
     oom_score_adj=st.none() | st.integers(-2000, 2000),
     memory_request_bytes=st.none() | st.integers(0, 1 << 50),
-    ours=st.none() | st.sets(files),
+    ours=st.none() | st.dictionaries(files, texts),
 )
 LEVEL_FILES = {"cpu.qos_level", "memory.qos_level"}
 nodes = st.builds(

@@ -29,6 +29,7 @@ from nriplugin.engine.decision import Decision, Level, When
 from nriplugin.engine.memory import throttle_at
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.settings import Config, MemoryQoSSettings
+from nriplugin.engine.updating import decide_update
 
 ON = MemoryQoSSettings(enabled=True)
 GUARANTEED = POD._replace(cgroup_parent="kubepods-pod7b0f.slice")
@@ -285,11 +286,61 @@ def test_swap_and_oom_group(swap: str, value: str) -> None:
 
 
 def test_the_kubelets_own_values_win() -> None:
-    """It competes for our keys: since 1.37 it sends memory.high, and always swap."""
-    unified = {"memory.high": "max", "memory.swap.max": "0", "memory.low": "0"}
+    """Its memory QoS competes for our keys, and it always sends swap and oom.group."""
+    unified = {
+        "memory.high": "4096",
+        "memory.low": "8192",
+        "memory.swap.max": "0",
+        "memory.oom.group": "1",
+    }
     container = asking(MIB)._replace(resources=TYPICAL._replace(unified=unified))
-    decision = decided(container, swap="max")
+    decision = decided(container, swap="max", oom_group=False)
     assert not set(unified) & set(decision.files)
+
+
+UNSET = {"memory.high": "max", "memory.low": "0", "memory.min": "0"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "files"),
+    [
+        (POD, {"memory.low": str(MIB), "memory.high": "966471680"}),
+        (GUARANTEED, {"memory.min": str(MIB), "memory.high": "966471680"}),
+        (
+            annotated(**{"memory.high": "8192"}),
+            {"memory.low": str(MIB), "memory.high": "8192"},
+        ),
+    ],
+)
+def test_the_kubelets_defaults_are_nobodys_wish(
+    pod: Pod, files: dict[str, str]
+) -> None:
+    """It sends them where its memory QoS is off: that is when ours is wanted."""
+    container = asking(MIB)._replace(resources=TYPICAL._replace(unified=UNSET))
+    decision = decide(pod, container, NODE, Config(base=EVERYTHING_ON))
+    for file, value in files.items():
+        assert decision.files[file] == value
+    off = decide(pod, container, NODE, config())
+    assert not set(UNSET) & set(off.files)
+
+
+def test_the_kubelets_defaults_in_an_update_do_not_undo_ours() -> None:
+    """It sends them with every resize, also where there is no memory limit."""
+    given = Resources(unified={"memory.high": "4096", "memory.low": "4096"})
+    container = Container(
+        name="app",
+        resources=given,
+        memory_request_bytes=MIB,
+        ours=given.unified,
+    )
+    chosen = config(memory_qos=ON)
+    asked = Resources(shares=1024, unified=UNSET)
+    files = decide_update(POD, container, asked, NODE, chosen).files
+    assert files["memory.low"] == str(MIB)
+    assert int(files["memory.high"]) > GIB
+    asked = asked._replace(unified={"memory.oom.group": "1"})
+    files = decide_update(POD, container, asked, NODE, chosen).files
+    assert files == {"cpu.weight": "100"}
 
 
 def test_ancestors_are_raised_when_asked_for() -> None:

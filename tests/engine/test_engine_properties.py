@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nriplugin.convert.kernel import check, quota_in
+from nriplugin.engine.case import UNSET
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import Level, Reason, When
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
@@ -33,8 +34,13 @@ def assert_sound(
 ) -> None:
     files = decision.files
     assert set(files) <= facts.files
-    # An empty value is nobody's wish: to write it changes nothing.
-    wishes = {file for file, value in explicit.items() if value.strip()}
+    # An empty value is nobody's wish: to write it changes nothing. Nor is what kubelet
+    # sends for "not set".
+    wishes = {
+        file
+        for file, value in explicit.items()
+        if value.strip() and UNSET.get(file) != value
+    }
     assert not set(files) & wishes
     for file, value in files.items():
         check(file, value)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from engine.cases import APP, FILES, GIB, LEVELS, NODE, POD, TYPICAL, annotated, config
 
+from nriplugin.convert import Resources
 from nriplugin.engine.deciding import decide
-from nriplugin.engine.decision import Decision, Level
+from nriplugin.engine.decision import Decision, Level, When
 from nriplugin.engine.settings import (
     CPUQoSSettings,
     Equivalent,
@@ -18,12 +19,14 @@ from nriplugin.engine.settings import (
     MemoryQoSSettings,
     QoSLevel,
 )
+from nriplugin.engine.updating import decide_update
 
 if TYPE_CHECKING:
     from nriplugin.engine.model import NodeFacts, Pod
 
 VOLCANO = "volcano.sh/qos-level"
 BE = POD._replace(annotations={VOLCANO: "BE"})
+WEIGHT = config(cpu_qos=CPUQoSSettings(enabled=True, equivalent=Equivalent.WEIGHT))
 
 
 def cpu(pod: Pod, facts: NodeFacts = NODE, **settings: Any) -> Decision:
@@ -112,6 +115,34 @@ def test_other_equivalents(
     decision = cpu(BE, replace(NODE, files=files), equivalent=equivalent)
     assert decision.files["cpu.weight"] == weight
     assert "cpu.idle" not in decision.files
+
+
+CRUN = replace(NODE, oci_runtime="crun", driver="systemd")
+
+
+@pytest.mark.parametrize(
+    ("facts", "written"),
+    [
+        (CRUN, True),
+        (replace(CRUN, oci_runtime="runc"), False),
+        (replace(CRUN, driver="cgroupfs"), False),
+        (replace(CRUN, writable=False), False),
+    ],
+)
+def test_the_least_weight_counts_among_siblings(
+    facts: NodeFacts, written: bool
+) -> None:
+    """crun with systemd makes the scope's of shares, so it takes a write."""
+    for decision in (
+        cpu(BE, facts, equivalent=Equivalent.WEIGHT),
+        decide_update(BE, APP, Resources(shares=1024), facts, WEIGHT),
+    ):
+        assert decision.files["cpu.weight"] == "1"
+        writes = [(w.file, w.value, w.level, w.when) for w in decision.writes]
+        expected = ("cpu.weight", "1", Level.CONTAINER, When.AFTER)
+        assert writes == [expected] * written
+        left = dict(decision.left).get("cpu.weight of the scope", "")
+        assert ("crun with systemd" in left) is not (facts.writable)
 
 
 @pytest.mark.parametrize("explicit", [{"cpu.weight": "5"}, {"cpu.idle": "0"}])

@@ -6,13 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine.cases import APP, FILES, NODE, POD, TYPICAL, config
+from engine.cases import APP, FILES, NODE, POD, TYPICAL, annotated, config
 
 from nriplugin.convert import UNLIMITED, Curve, Resources
+from nriplugin.convert.kernel import MAX_QUOTA_US
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed, Reason
 from nriplugin.engine.model import CORE_FILES, NodeFacts
-from nriplugin.engine.settings import DEFAULT_CONFIG, Config, ResourcesSettings
+from nriplugin.engine.settings import (
+    DEFAULT_CONFIG,
+    Config,
+    ResourcesSettings,
+    UnifiedAnnotationsSettings,
+)
 from nriplugin.engine.updating import decide_update
 
 
@@ -51,6 +57,48 @@ def test_only_what_was_given_is_sent(given: Resources, files: dict[str, str]) ->
     assert files_of(given) == files
 
 
+@pytest.mark.parametrize(
+    ("quota", "period", "by_systemd"),
+    [
+        # What runc 1.5 with systemd makes of the same numbers.
+        (12_345, 100_000, "13000 100000"),
+        (112_345, None, "113000 100000"),
+        (33_333, 50_000, "33500 50000"),
+        (3_300, 100_000, "4000 100000"),  # 33m
+        (1_001, 1001, "1001 1001"),
+        (50_000, 1_000_000, "50000 1000000"),
+        (150_000, 100_000, "150000 100000"),
+        (UNLIMITED, 100_000, "max 100000"),
+        (MAX_QUOTA_US, 100_000, f"{MAX_QUOTA_US} 100000"),  # more is too much
+    ],
+)
+def test_a_quota_that_survives_a_reload_of_systemd(
+    quota: Any, period: int | None, by_systemd: str
+) -> None:
+    """systemd keeps whole percents of a CPU, and would put its own in our place."""
+    given = Resources(quota_us=quota, period_us=period)
+    app = APP._replace(resources=given)
+    exact = decide(POD, app, NODE, DEFAULT_CONFIG)
+    assert exact.files["cpu.max"].split()[0] in (str(quota), "max")
+    facts = replace(NODE, driver="systemd")
+    for decision in (
+        decide(POD, app, facts, DEFAULT_CONFIG),
+        decide_update(POD, app, given, facts, DEFAULT_CONFIG),
+    ):
+        assert decision.files["cpu.max"] == by_systemd
+        rounded = by_systemd != exact.files["cpu.max"]
+        assert ("1 % of a CPU" in decision.why("cpu.max").rule.text) is rounded
+
+
+def test_a_quota_that_somebody_sets_is_not_rounded() -> None:
+    """It is as explicit as anything, and what becomes of it is theirs to know."""
+    pod = annotated(**{"cpu.max": "12345 100000"})
+    allowed = UnifiedAnnotationsSettings(enabled=True, allowed=frozenset({"cpu.max"}))
+    facts = replace(NODE, driver="systemd")
+    decision = decide(pod, APP, facts, config(unified_annotations=allowed))
+    assert decision.files["cpu.max"] == "12345 100000"
+
+
 @pytest.mark.parametrize("missing", sorted(CORE_FILES))
 def test_a_file_that_the_node_lacks_is_never_sent(missing: str) -> None:
     """The runtime would fail the container; and it is said."""
@@ -71,7 +119,7 @@ def test_explicit_values_win() -> None:
 def test_what_we_set_ourselves_is_nobodys_wish() -> None:
     """A container that is seen again does not keep an old value of ours."""
     given = TYPICAL._replace(unified={"cpu.weight": "7", "cpu.max": "5000 100000"})
-    container = APP._replace(resources=given, ours={"cpu.weight"})
+    container = APP._replace(resources=given, ours={"cpu.weight": "7"})
     files = decide(POD, container, NODE, DEFAULT_CONFIG).files
     assert files == {"cpu.weight": "59", "memory.max": str(1 << 30)}
 
@@ -107,6 +155,37 @@ def test_the_curve(
         Config(curve=configured),
     )
     assert decision.files["cpu.weight"] == weight
+
+
+@pytest.mark.parametrize(
+    ("configured", "of_pod", "of_node", "written"),
+    [
+        (Curve.KEP, None, Curve.QUADRATIC, ["20"]),
+        (Curve.KEP, None, Curve.KEP, []),
+        (Curve.KEP, Curve.KEP, Curve.QUADRATIC, []),
+        (None, None, Curve.QUADRATIC, []),
+        (None, Curve.KEP, Curve.QUADRATIC, []),
+    ],
+)
+def test_a_curve_that_is_not_cruns_counts_among_siblings(
+    configured: Curve | None, of_pod: Curve | None, of_node: Curve, written: list[str]
+) -> None:
+    """With systemd, crun makes the scope's weight of shares, and has its own curve."""
+    facts = replace(NODE, driver="systemd", oci_runtime="crun", curve=of_node)
+    pod, chosen = POD._replace(curve=of_pod), Config(curve=configured)
+    for decision in (
+        decide(pod, APP, facts, chosen),
+        decide_update(pod, APP, TYPICAL, facts, chosen),
+    ):
+        assert [w.value for w in decision.writes] == written
+        assert {w.file for w in decision.writes} <= {"cpu.weight"}
+
+
+def test_a_runtime_that_drops_unified_has_the_scope_weighed_once() -> None:
+    """By the same write as everything else."""
+    facts = replace(NODE, driver="systemd", oci_runtime="crun", runtime="cri-o")
+    decision = decide_update(POD, APP, TYPICAL, facts, Config(curve=Curve.KEP))
+    assert [w.file for w in decision.writes].count("cpu.weight") == 1
 
 
 BAD = APP._replace(resources=Resources(shares=1024, quota_us=5))

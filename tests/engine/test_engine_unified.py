@@ -9,6 +9,7 @@ import pytest
 from engine.cases import APP, FILES, NODE, POD, SUFFIX, TYPICAL, config
 
 from nriplugin.engine.deciding import decide
+from nriplugin.engine.decision import When
 from nriplugin.engine.rawfiles import ALLOWABLE
 from nriplugin.engine.settings import (
     CPUBurstSettings,
@@ -204,15 +205,30 @@ def test_what_does_not_go_together_is_taken_back(
 
 
 def test_idle_by_annotation() -> None:
-    """Only where the runtime takes it, and then without a weight."""
+    """Where the runtime takes it, through the door, and then without a weight."""
     decision = decided({f"cpu.idle{SUFFIX}": "1"})
     assert decision.files["cpu.idle"] == "1"
     assert decision.cleared == ("cpu.shares",)
     assert "cpu.weight" not in decision.files
+
+
+@pytest.mark.parametrize(
+    "order", [("cpu.idle", "cpu.weight"), ("cpu.weight", "cpu.idle")]
+)
+def test_idle_by_annotation_where_the_runtime_fails_on_it(
+    order: tuple[str, str],
+) -> None:
+    """By the executor, without a weight of ours; without one, the weight stays."""
     crun = replace(EVERY_FILE, oci_runtime="crun", driver="systemd")
-    decision = decided({f"cpu.idle{SUFFIX}": "1"}, crun)
-    assert "cpu.idle" not in decision.files
-    assert "cpu.weight" in decision.files
+    wishes = {f"{file}{SUFFIX}": "1" for file in order}
+    decision = decided(wishes, crun)
+    assert not {"cpu.idle", "cpu.weight"} & set(decision.files)
+    assert decision.cleared == ()
+    [write] = decision.writes
+    assert (write.file, write.value, write.when) == ("cpu.idle", "1", When.AFTER)
+    decision = decided({f"cpu.idle{SUFFIX}": "1"}, replace(crun, writable=False))
+    assert decision.files["cpu.weight"] == "59"
+    assert "executor" in dict(decision.left)["cpu.idle"]
 
 
 def test_very_many_annotations_are_cut_short() -> None:

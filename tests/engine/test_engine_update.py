@@ -27,7 +27,11 @@ from nriplugin.engine.settings import (
     Config,
     CPUBurstSettings,
     CPUQoSSettings,
+    MemoryQoSLevelSettings,
+    MemoryQoSSettings,
     QoSLevel,
+    ResourcesSettings,
+    UnifiedAnnotationsSettings,
 )
 from nriplugin.engine.updating import decide_update
 
@@ -75,7 +79,7 @@ def test_stored_values_count_if_they_are_not_ours() -> None:
     stored = TYPICAL._replace(unified={"cpu.weight": "7", "cpu.max": "1000 1000"})
     app = APP._replace(resources=stored)
     assert set(updated(TYPICAL, app).files) == CORE_FILES
-    app = app._replace(ours=frozenset({"cpu.max"}))
+    app = app._replace(ours={"cpu.max": "1000 1000"})
     assert set(updated(TYPICAL, app).files) == CORE_FILES - {"cpu.weight"}
 
 
@@ -97,7 +101,7 @@ def test_a_resize_derives_anew() -> None:
 def test_a_cpuset_alone_derives_nothing() -> None:
     """kubelet's CPU manager sends these all the time."""
     app = APP._replace(resources=TYPICAL._replace(unified={BURST: "50000"}))
-    app = app._replace(ours=frozenset({BURST}))
+    app = app._replace(ours={BURST: "50000"})
     chosen = Config(base=EVERYTHING_ON)
     decision = updated(Resources(cpus="0"), app, chosen=chosen)
     assert (decision.files, decision.writes, decision.cleared) == ({}, [], ())
@@ -106,7 +110,7 @@ def test_a_cpuset_alone_derives_nothing() -> None:
 @pytest.mark.parametrize("stored", [{}, {BURST: "10000"}])
 def test_a_burst_that_was_only_for_a_while_is_replaced(stored: dict[str, str]) -> None:
     """Runtimes write what they were once sent again at every update."""
-    app = APP._replace(resources=TYPICAL._replace(unified=stored), ours=set(stored))
+    app = APP._replace(resources=TYPICAL._replace(unified=stored), ours=stored)
     chosen = Config(base=EVERYTHING_ON)
     decision = updated(Resources(cpus="0"), app, chosen=chosen)
     assert decision.files == {BURST: "50000"}
@@ -142,6 +146,23 @@ def test_swap_is_kept(old_limit: Any, old_swap: Any, value: str | None) -> None:
     assert "memory.swap.max" not in updated(Resources(shares=5), app).files
 
 
+@pytest.mark.parametrize("answer", ["files", "cleared"])
+def test_swap_is_kept_whoever_answers(answer: str) -> None:
+    """An answer replaces the request, even one without memory.max."""
+    burst = CPUBurstSettings(enabled=True, percent=50)
+    idle = CPUQoSSettings(enabled=True, level=QoSLevel.BE)
+    chosen = config(
+        resources=ResourcesSettings(enabled=False),
+        **({"cpu_burst": burst} if answer == "files" else {"cpu_qos": idle}),
+    )
+    old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
+    asked = Resources(shares=5, quota_us=50_000, memory_limit_bytes=MIB)
+    files = updated(asked, APP._replace(resources=old), chosen=chosen).files
+    assert files["memory.swap.max"] == str(GIB)
+    asked = asked._replace(shares=None, quota_us=None)
+    assert updated(asked, APP._replace(resources=old), chosen=chosen).files == {}
+
+
 @pytest.mark.parametrize("where", ["stored", "asked"])
 def test_explicit_swap_is_left_alone(where: str) -> None:
     """The runtime writes it after its own."""
@@ -167,13 +188,34 @@ def test_a_limit_below_use_is_said() -> None:
     assert updated(asked).warnings == []
 
 
-def test_throttling_below_use_is_said() -> None:
+THROTTLING = {
+    "memoryQoS": config(memory_qos=MemoryQoSSettings(enabled=True)),
+    "memoryQoSLevel": config(
+        memory_qos_level=MemoryQoSLevelSettings(enabled=True, level=QoSLevel.BE)
+    ),
+}
+
+
+@pytest.mark.parametrize("handler", THROTTLING)
+def test_throttling_below_use_is_said(handler: str) -> None:
     """The container will be slowed down at once."""
     app = APP._replace(memory_request_bytes=0)
     asked = Resources(memory_limit_bytes=GIB)
-    chosen = Config(base=EVERYTHING_ON)
+    chosen = THROTTLING[handler]
     decision = updated(asked, app, chosen=chosen, memory_bytes=GIB - MIB)
     assert [w.partition(" ")[0] for w in decision.warnings] == ["memory.high"]
+    assert updated(asked, app, chosen=chosen, memory_bytes=GIB // 2).warnings == []
+    assert updated(asked, app, chosen=chosen).warnings == []
+
+
+def test_throttling_below_use_by_annotation_is_said() -> None:
+    """Of a container that exists; max is below nothing."""
+    for value, count in (("4096", 1), ("8192", 0), ("max", 0)):
+        pod = POD._replace(annotations={f"memory.high{SUFFIX}": value})
+        chosen = Config(base=replace(EVERYTHING_ON, memory_qos=MemoryQoSSettings()))
+        decision = decide(pod, APP, NODE, chosen, Use(memory_bytes=8192))
+        assert decision.files["memory.high"] == value
+        assert len(decision.warnings) == count
 
 
 def bursting(
@@ -239,20 +281,38 @@ def test_the_pods_burst_follows() -> None:
     assert (first.level, first.when) == (Level.POD, When.BEFORE)
 
 
-IDLE = config(cpu_qos=CPUQoSSettings(enabled=True, level=QoSLevel.BE))
+IDLE = config(
+    cpu_qos=CPUQoSSettings(enabled=True, level=QoSLevel.BE),
+    unified_annotations=UnifiedAnnotationsSettings(
+        enabled=True, allowed=frozenset({"cpu.idle", "cpu.weight"})
+    ),
+)
+AWAKE = replace(IDLE, base=replace(IDLE.base, cpu_qos=CPUQoSSettings()))
 CLEARED = APP._replace(resources=TYPICAL._replace(shares=None))
+BY_ANNOTATION = POD._replace(annotations={f"cpu.idle{SUFFIX}": "1"})
+WHO = {"level": (POD, IDLE), "annotation": (BY_ANNOTATION, AWAKE)}
 
 
-def test_an_idle_container_stays_idle() -> None:
+@pytest.fixture(params=WHO)
+def idle_by(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Who wants a container to be idle: a level, or an annotation that says so."""
+    pod, chosen = WHO[request.param]
+    return {"pod": pod, "chosen": chosen}
+
+
+def test_an_idle_container_stays_idle(idle_by: dict[str, Any]) -> None:
     """With shares cleared again, or the runtime writes a weight, which fails."""
-    decision = updated(Resources(shares=1024), CLEARED, chosen=IDLE)
+    decision = updated(Resources(shares=1024), CLEARED, **idle_by)
     assert decision.files == {"cpu.idle": "1"}
     assert decision.cleared == ("cpu.shares",)
+    assert decision.writes == []
 
 
-def test_an_update_without_shares_leaves_an_idle_container_alone() -> None:
+def test_an_update_without_shares_leaves_an_idle_container_alone(
+    idle_by: dict[str, Any],
+) -> None:
     """There is nothing to clear."""
-    decision = updated(Resources(memory_limit_bytes=MIB), CLEARED, chosen=IDLE)
+    decision = updated(Resources(memory_limit_bytes=MIB), CLEARED, **idle_by)
     assert set(decision.files) == {"memory.max"}
     assert decision.writes == []
 
@@ -264,14 +324,33 @@ def test_an_update_without_shares_leaves_an_idle_container_alone() -> None:
         (APP, replace(NODE, oci_runtime="crun", driver="systemd")),
     ],
 )
-def test_shares_that_the_runtime_kept(container: Container, facts: NodeFacts) -> None:
+def test_shares_that_the_runtime_kept(
+    container: Container, facts: NodeFacts, idle_by: dict[str, Any]
+) -> None:
     """Awake while the runtime writes its weight, idle again afterwards."""
-    decision = updated(Resources(shares=1024), container, facts, IDLE)
+    decision = updated(Resources(shares=1024), container, facts, **idle_by)
     assert own_writes(decision) == [
         ("cpu.idle", "0", When.BEFORE),
         ("cpu.idle", "1", When.AFTER),
     ]
     assert not {"cpu.idle", "cpu.weight"} & set(decision.files)
+
+
+def test_two_who_want_the_same_container_idle_do_it_once() -> None:
+    """Written twice, it would be awake for a moment for nothing."""
+    for facts, count in ((NODE, 0), (replace(NODE, oci_runtime="kata"), 2)):
+        app = CLEARED if count == 0 else APP
+        decision = updated(Resources(shares=5), app, facts, IDLE, BY_ANNOTATION)
+        assert len(own_writes(decision)) == count
+        assert "cpu.weight" not in decision.files
+
+
+def test_a_node_without_idle_gives_the_weight_of_the_shares() -> None:
+    """Nothing was made idle there, whatever an annotation says."""
+    facts = replace(NODE, files=NODE.files - {"cpu.idle"})
+    decision = updated(Resources(shares=1024), APP, facts, AWAKE, BY_ANNOTATION)
+    assert decision.files == {"cpu.weight": "100"}
+    assert decision.writes == []
 
 
 def test_crio_before_1_36_drops_unified() -> None:
@@ -321,8 +400,6 @@ def test_dropped_files_are_written_once() -> None:
 
 def test_switched_off_it_answers_nothing() -> None:
     """Not even swap."""
-    from nriplugin.engine.settings import ResourcesSettings
-
     off = config(resources=ResourcesSettings(enabled=False))
     old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
     asked = Resources(shares=5, memory_limit_bytes=MIB)
