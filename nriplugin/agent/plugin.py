@@ -26,12 +26,13 @@ from nriplugin.agent.reading import (
     read_existing,
 )
 from nriplugin.agent.refusals import Refusals
-from nriplugin.agent.survey import conclude_ours, recognise, survey
+from nriplugin.agent.survey import recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert.sources import core_from_nri
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
+from nriplugin.engine.ours import conclude_ours
 from nriplugin.engine.updating import decide_update
 from nriplugin.hands.eyes import memory_use
 from nriplugin.hands.facts import facts_of_pod
@@ -254,7 +255,11 @@ class NodePlugin(Plugin):
             return None
         pod = parse_pod(request.pod, plan.curves)
         container = read_existing(message)
-        ours = conclude_ours(pod, container, plan) if known is None else known.ours
+        ours = (
+            known.ours
+            if known
+            else conclude_ours(pod, container, plan.facts, plan.config)
+        )
         container = container._replace(ours=ours)
         asked = core_from_nri(wanted)
         use = self._use_of(message, asked)

@@ -8,11 +8,11 @@ from nriplugin.agent.inventory import Known
 from nriplugin.agent.reading import cgroups_of, read_existing, read_pod
 from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.cgroup.quirks_contents import same
-from nriplugin.convert.model import UNLIMITED
 from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
+from nriplugin.engine.ours import conclude_ours
 from nriplugin.errors import ConversionError
 from nriplugin.hands.eyes import held, memory_use, observe
 
@@ -23,19 +23,11 @@ if TYPE_CHECKING:
     from nriplugin.api import view_pb2 as view
     from nriplugin.cgroup.tree import Tree
     from nriplugin.convert import Curve
-    from nriplugin.convert.model import Amount
     from nriplugin.engine.curve import Observation, Recognised
     from nriplugin.engine.decision import Write
-    from nriplugin.engine.model import Container
 
 # Each costs a few system calls, while the runtime waits for an answer.
 MAX_OBSERVED = 500
-
-# Files that kubelet sets itself; other cgroup v2 values of a container that are like
-# ours in name are ours, even if another configuration made them.
-_KUBELETS = frozenset(
-    {"memory.min", "memory.low", "memory.high", "memory.swap.max", "memory.oom.group"}
-)
 
 
 class Missing(NamedTuple):
@@ -89,7 +81,7 @@ def survey(
         use = None if tree is None or cgroup is None else memory_use(tree, cgroup)
         try:
             container = read_existing(message)
-            concluded = conclude_ours(pod, container, plan)
+            concluded = conclude_ours(pod, container, plan.facts, plan.config)
             container = container._replace(ours=concluded)
             decision = decide(pod, container, plan.facts, plan.config, use)
         except (ConversionError, HandlerFailed):
@@ -124,48 +116,6 @@ def survey(
                 )
             )
     return known, missing
-
-
-def conclude_ours(pod: Pod, container: Container, plan: Plan) -> dict[str, str]:
-    """Return which of a container's cgroup v2 values came from us, as far as it shows.
-
-    Those that we would set today, or would have for the memory limit that we once set:
-    kubelet may have changed it while we were away. And of files that kubelet has no use
-    for, any value.
-    """
-    given = container.resources
-    if not given.unified:
-        return {}
-    ours = _like_ours(pod, container, given.memory_limit_bytes, plan)
-    limit = _amount(ours.get("memory.max", ""))
-    if limit is not None and limit != given.memory_limit_bytes:
-        ours |= _like_ours(pod, container, limit, plan)
-    return ours
-
-
-def _like_ours(
-    pod: Pod, container: Container, limit: Amount | None, plan: Plan
-) -> dict[str, str]:
-    """Return which values are what we would set beside a memory limit."""
-    given = container.resources
-    bare = given._replace(unified={}, memory_limit_bytes=limit)
-    try:
-        container = container._replace(resources=bare)
-        files = decide(pod, container, plan.facts, plan.config).files
-    except HandlerFailed:
-        return {}
-    return {
-        file: given.unified[file]
-        for file, value in files.items()
-        if file in given.unified
-        and (given.unified[file] == value or file not in _KUBELETS)
-    }
-
-
-def _amount(text: str) -> Amount | None:
-    if text == "max":
-        return UNLIMITED
-    return int(text) if text.isdecimal() else None
 
 
 _NO_POD = Pod()

@@ -21,6 +21,7 @@ from nriplugin.cri.reading import pod_of, resources_of
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import When
 from nriplugin.engine.model import Container, Pod
+from nriplugin.engine.ours import conclude_ours
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.updating import decide_update
 from nriplugin.hands.facts import facts_of_pod
@@ -163,8 +164,8 @@ class Interceptor:
         return partial(self._write_at_start, known)
 
     def _write_at_start(self, known: Known) -> None:
-        container, pod = known.container, self._known_pod(known.sandbox_id)
-        pending = known.pending
+        pod = self._known_pod(known.sandbox_id)
+        container, pending = self._with_ours(pod, known.container), known.pending
         if pending is None:  # it was made when somebody else stood here
             pending = tuple(decide(pod, container, self.facts, self.config).writes)
         self._write_after(pending, pod, container.id)
@@ -182,8 +183,8 @@ class Interceptor:
         if not message.HasField("linux"):
             return Prepared(request)
         known = self._known(message.container_id)
-        container = known.container
         pod = self._known_pod(known.sandbox_id)
+        container = self._with_ours(pod, known.container)
         asked = resources_of(message.linux)
         limit = asked.memory_limit_bytes
         use = self._writing.use(pod, container.id) if limit else None
@@ -253,6 +254,13 @@ class Interceptor:
         curve = self._curves.get(pod.uid)
         return pod if curve is None else pod._replace(curve=curve)
 
+    def _with_ours(self, pod: Pod, container: Container) -> Container:
+        """Return a container with what came from us, as far as that shows."""
+        if container.ours is not None:
+            return container
+        ours = conclude_ours(pod, container, self.facts, self.config)
+        return container._replace(ours=ours)
+
     def _known(self, container_id: str) -> Known:
         """Return a container; one that is not known was made behind our back."""
         known = self._inventory.container(container_id)
@@ -285,10 +293,9 @@ def _after_update(
     }
     old = container.resources
     unified = {**old.unified, **asked.unified, **decision.files}
-    ours = container.ours
-    if ours is not None:
-        kept = {f: v for f, v in ours.items() if f not in asked.unified}
-        ours = {**kept, **decision.expected()}
+    ours = container.ours or {}
+    kept = {f: v for f, v in ours.items() if f not in asked.unified}
+    ours = {**kept, **decision.expected()}
     return container._replace(
         resources=old._replace(**given, unified=unified), ours=ours
     )

@@ -126,6 +126,10 @@ def _protect(case: Case, request: Request | None) -> None:
     file, rule = "memory.low", LOW_RULE
     if case.qos_class == QOSClass.GUARANTEED:
         file, rule = "memory.min", MIN_RULE
+    elif case.qos_class == QOSClass.BEST_EFFORT:
+        # Whatever an annotation says: what it requests, kubelet has not reserved.
+        case.out.leave(file, f"{HANDLER}: a BestEffort pod is not protected")
+        return
     if request is None:
         case.out.leave(file, f"{HANDLER}: the memory request is not known")
         return

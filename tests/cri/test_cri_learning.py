@@ -219,6 +219,45 @@ def test_what_ended_while_we_asked_is_not_learned_again() -> None:
     assert inventory.snapshot() == (set(), set())
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_kubelet_set_explicitly_stays_its_own(
+    fake: FakeRuntime, tmp_path: Path, restart: bool
+) -> None:
+    """Also for a proxy that has not seen who set what; ours follows the new limit."""
+    facts = NodeFacts(
+        files=frozenset({"cpu.weight", "cpu.max", "memory.max", "memory.high"}),
+        kernel=(6, 1),
+    )
+    config = parse_config("memoryQoS: {enabled: true}", "test")
+    path = str(tmp_path / "proxy.sock")
+    pod = {
+        "cgroup_parent": POD,
+        "annotations": {"memory-request.cgroup2.nri.io": "64Mi"},
+    }
+    explicit = {"memory.high": str(100 << 20)}
+
+    def updated(kubelet: Client, container_id: str) -> str | None:
+        kubelet.update(container_id, memory_limit_in_bytes=1 << 28)
+        kind = cri.UpdateContainerResourcesRequest
+        sent = fake.requests(rpc("UpdateContainerResources"), kind)[-1].linux.unified
+        assert sent["memory.max"] == str(1 << 28)
+        return dict(sent).get("memory.high")
+
+    with serving(fake, path, facts) as door, Client(path) as kubelet:
+        door.apply(config)
+        sandbox_id = kubelet.run_pod(**pod)
+        theirs = kubelet.create(sandbox_id, "theirs", **RESOURCES, unified=explicit)
+        ours = kubelet.create(sandbox_id, "ours", **RESOURCES)
+        if not restart:
+            assert updated(kubelet, theirs) is None
+            assert updated(kubelet, ours) is not None
+    if restart:
+        with serving(fake, path, facts) as door, Client(path) as kubelet:
+            door.apply(config)
+            assert updated(kubelet, theirs) is None
+            assert updated(kubelet, ours) is not None
+
+
 def test_what_waits_for_a_start_outlives_a_restart_of_ours(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:

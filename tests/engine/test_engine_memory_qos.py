@@ -156,6 +156,16 @@ def test_best_effort_has_nothing_to_protect() -> None:
     assert not {"memory.min", "memory.low"} & set(files)
 
 
+def test_best_effort_cannot_ask_for_protection() -> None:
+    """Nobody has reserved what an annotation says; it only counts for throttling."""
+    annotations = {"memory-request.cgroup2.nri.io": "512Mi"}
+    decision = decided(asking(None), BEST_EFFORT._replace(annotations=annotations))
+    assert not {"memory.min", "memory.low"} & set(decision.files)
+    assert (
+        left(decision)["memory.low"] == "memoryQoS: a BestEffort pod is not protected"
+    )
+
+
 def test_protection_can_be_switched_off() -> None:
     """As it is in the kubelet by default."""
     files = decided(asking(MIB), protection=False).files
