@@ -37,23 +37,26 @@ class Annotations(NamedTuple):
 NONE = Annotations({}, [])
 
 
-def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
-    """Return what counts for a container: its own annotations, else the pod's.
+def ours(given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return all that a decision can depend on: the first by key, and one too many.
 
-    Only iterates and calls `get`, so a protobuf map will do.
+    A map has no order, but pods that are alike are to be treated alike. Only iterates
+    and calls `get`, so a protobuf map will do.
     """
+    keys = sorted([key for key in given if SUFFIX in key])
+    return [(key, given.get(key, "")) for key in keys[: MAX_COUNT + 1]]
+
+
+def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
+    """Return what counts for a container: its own annotations, else the pod's."""
     of_pod: dict[str, Annotation] = {}
     of_container: dict[str, Annotation] = {}
     refused: list[tuple[str, str]] = []
-    seen = 0
-    for key in given:
-        end = key.find(SUFFIX)
-        if end < 0:
-            continue
-        seen += 1
-        if seen > MAX_COUNT:
+    for number, (key, value) in enumerate(ours(given)):
+        if number == MAX_COUNT:
             refused.append((key, f"more than {MAX_COUNT} of them"))
             break
+        end = key.find(SUFFIX)
         rest = key[end + len(SUFFIX) :]
         if rest:
             if not rest.startswith(OF_CONTAINER):
@@ -61,7 +64,6 @@ def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
                 continue
             if rest[len(OF_CONTAINER) :] != container:
                 continue
-        value = given.get(key, "")
         reason = strange(value)
         if reason:
             refused.append((key, reason))
