@@ -49,29 +49,25 @@ def ours(given: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
     """Return what counts for a container: its own annotations, else the pod's."""
-    of_pod: dict[str, Annotation] = {}
-    of_container: dict[str, Annotation] = {}
+    found: dict[str, Annotation] = {}
     refused: list[tuple[str, str]] = []
-    for number, (key, value) in enumerate(ours(given)):
-        if number == MAX_COUNT:
-            refused.append((key, f"more than {MAX_COUNT} of them"))
-            break
-        end = key.find(SUFFIX)
-        rest = key[end + len(SUFFIX) :]
-        if rest:
+    annotations = ours(given)
+    if len(annotations) > MAX_COUNT:
+        key, _ = annotations.pop()
+        refused.append((key, f"more than {MAX_COUNT} of them"))
+    own = OF_CONTAINER + container
+    for key, value in annotations:  # by key: a container's own comes after the pod's
+        name, _, rest = key.partition(SUFFIX)
+        if rest and rest != own:
             if not rest.startswith(OF_CONTAINER):
                 refused.append((key, "expected /container.NAME or nothing at the end"))
-                continue
-            if rest[len(OF_CONTAINER) :] != container:
-                continue
+            continue
         reason = strange(value)
         if reason:
             refused.append((key, reason))
-        elif rest:
-            of_container[key[:end]] = Annotation(value, key)
         else:
-            of_pod[key[:end]] = Annotation(value, key)
-    return Annotations({**of_pod, **of_container}, refused)
+            found[name] = Annotation(value, key)
+    return Annotations(found, refused)
 
 
 def strange(value: str) -> str:
