@@ -141,6 +141,7 @@ def test_no_pods_is_said(text: str) -> None:
         ("kind: [", "-: not YAML: "),
         ("a: 2024-99-99", "-: not YAML: "),
         ("\0", "-: not YAML: "),
+        ("kind: Pod\nkind: Job", "-: line 2: duplicate key 'kind', expected only"),
         ("hello", "-: document 1: 'hello', expected a Kubernetes object"),
         (MANIFEST.replace("64Mi", "64MB"), "resources.limits.memory: '64MB', expected"),
         (
