@@ -3,7 +3,9 @@
 Plugins take turns on one runtime, so that whatever else the machine does hits all of
 them: ours as it comes, ours with every handler on and with rules (and once more where
 it may write cgroups, in a tree of plain files), the conversions alone on the Go stub,
-and the floor (floor.py).
+and the floor (floor.py). They are asked about replicas of one container; ours is also
+asked about those of a pod with annotations, and about containers of which no two have
+the same sizes, so that every decision is made anew.
 Every figure is the median over the turns; every ratio is the median of the ratios
 within a turn.
 """
@@ -17,6 +19,7 @@ import sys
 import time
 from pathlib import Path
 from statistics import median, quantiles
+from typing import NamedTuple
 
 from support.gopeers import NEWEST, Child, GoRuntime, build_go_peers, nriplugin_command
 from support.trees import make_v2
@@ -26,6 +29,7 @@ CONTAINERS = 100
 WARM_UP = 300
 SYNC_SIZES = (2000, 8000)
 PRESENT = (10, 1000, 10_000)
+WIDTH = 31  # of the first column
 
 # The pod that the runtime makes up for its requests.
 POD = "/kubepods/burstable/pod0c7a3d52-9c1e-4f6b-8d35-000000900000"
@@ -42,6 +46,23 @@ rules:
 """
 
 Figures = dict[str, float]
+Kind = dict[str, object]  # further fields of the runtime's command
+
+ANNOTATED: Kind = {
+    "annotations": {
+        "cpu-burst.cgroup2.nri.io": "20%",
+        "memory-request.cgroup2.nri.io/container.server": "128Mi",
+        "pids.max.cgroup2.nri.io": "1024",
+    }
+}
+DIFFER: Kind = {"differ": True}
+
+
+class Plugin(NamedTuple):
+    """A plugin, and what kind of containers it is asked about."""
+
+    command: list[str]
+    kind: Kind | None = None
 
 
 def say(text: str) -> None:
@@ -66,18 +87,27 @@ class Bench:
         ]
         floor = str(Path(__file__).with_name("floor.py"))
         stub = str(peers / f"stubplugin-{runtime.version}")
-        self.plugins = {
-            "nriplugin": list(nriplugin_command(runtime.socket)),
-            "all handlers": [*handlers, "--read-only"],
-            "and writes": handlers,
-            "go": [stub, "-socket-path", runtime.socket, "-idx", "90"],
-            "floor": [sys.executable, floor, runtime.socket],
+        ours = list(nriplugin_command(runtime.socket))
+        answers = [*handlers, "--read-only"]
+        self.ours = {
+            "nriplugin": Plugin(ours),
+            "all differ": Plugin(ours, DIFFER),
+            "all handlers": Plugin(answers),
+            "annotated": Plugin(answers, ANNOTATED),
+            "annotated, all differ": Plugin(answers, {**ANNOTATED, **DIFFER}),
+            "and writes": Plugin(handlers),
         }
+        self.others = {
+            "go": Plugin([stub, "-socket-path", runtime.socket, "-idx", "90"]),
+            "floor": Plugin([sys.executable, floor, runtime.socket]),
+        }
+        self.plugins = {**self.ours, **self.others}
 
     def turn(self, plugin: str, requests: int) -> Figures:
         """Start a plugin, time requests, and stop it."""
+        command, kind = self.plugins[plugin]
         started = time.perf_counter()
-        with Child(*self.plugins[plugin]) as child:
+        with Child(*command) as child:
             self._syncs += 1
             sync = self._runtime.wait_sync(self._syncs)[-1]
             figures = {"start_ms": 1000 * (time.perf_counter() - started)}
@@ -91,6 +121,7 @@ class Bench:
                     count=requests,
                     warmup=WARM_UP,
                     request_bytes=REQUEST_BYTES,
+                    **(kind or {}),
                 )
                 micros = [nanos / 1000 for nanos in reply["nanos"]]
                 percentiles = quantiles(micros, n=100)
@@ -134,8 +165,8 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
         result["request"] = {name: medians(figures) for name, figures in turns.items()}
         result["ratio"] = {
             f"{name} to {other}": ratios(turns[name], turns[other])
-            for name in ("nriplugin", "all handlers", "and writes")
-            for other in ("go", "floor")
+            for name in bench.ours
+            for other in bench.others
         }
         result["synchronize"] = {}
         for size in SYNC_SIZES:
@@ -165,6 +196,7 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     result["start"] = {
         name: {"to_synchronized_ms": figures["start_ms"]}
         for name, figures in result["request"].items()
+        if not bench.plugins[name].kind
     }
     result["start"]["python -c pass"] = {"to_exit_ms": median(bare)}
     return result
@@ -183,12 +215,12 @@ def print_table(result: dict[str, dict[str, Figures]]) -> None:
     for part, rows in result.items():
         columns = list(dict.fromkeys(name for row in rows.values() for name in row))
         print(f"\n{titles[part]}")
-        print(f"{'':22}" + "".join(f"{column:>19}" for column in columns))
+        print(f"{'':{WIDTH}}" + "".join(f"{column:>19}" for column in columns))
         for row, figures in rows.items():
             cells = (
                 f"{figures[name]:.2f}" if name in figures else "" for name in columns
             )
-            print(f"{row:22}" + "".join(f"{cell:>19}" for cell in cells))
+            print(f"{row:{WIDTH}}" + "".join(f"{cell:>19}" for cell in cells))
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nriplugin.agent.reading import name_of
 from nriplugin.api import view_pb2 as view
 from nriplugin.engine.alike import telling_keys
-from nriplugin.kube.annotations import SUFFIX
+from nriplugin.kube.annotations import SUFFIX, ours
 from nriplugin.kube.qos import qos_of_cgroup
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Answered:
         return len(self._answers)
 
     def key_of(self, request: view.CreateContainerRequest) -> tuple[Any, ...] | None:
-        """Return all that counts for a decision; None for a pod that is too special.
+        """Return all that counts for a decision; None for a pod that says too much.
 
         In the way of every container start, so it is one flat function.
         """
@@ -77,7 +77,7 @@ class Answered:
         if self._plain:
             return numbers
         payload = request.pod
-        if _OURS in payload or len(payload) > MAX_POD_BYTES:
+        if len(payload) > MAX_POD_BYTES:
             return None
         pod = _parse_pod(payload)
         labels, annotations = self._telling
@@ -92,6 +92,7 @@ class Answered:
             self._curves.get(pod.uid) if self._curves else None,
             tuple([has.get(key) for key in labels]),
             tuple([says.get(key) for key in annotations]),
+            tuple(ours(says)) if _OURS in payload else None,
         )
 
     def get(self, key: tuple[Any, ...] | None) -> Answer | None:

@@ -1,4 +1,7 @@
-"""`nriplugin explain`: what becomes of the resources in a manifest, without a node."""
+"""`nriplugin explain`: what becomes of the resources in a manifest, without a node.
+
+As `run` would have it on the node that the options describe.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
         ExplainedContainer,
         ExplainedFile,
         ExplainedPod,
+        ExplainedWrite,
     )
     from nriplugin.engine.model import NodeFacts
     from nriplugin.kube.manifests import Manifests
@@ -52,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node-memory",
         metavar="QUANTITY",
-        help="what the node has for pods, such as 64Gi, for containers without a limit",
+        help="the node's memory, such as 64Gi: for containers without a limit, and for "
+        "memory requests as the plugin sees them, which is by their oom_score_adj",
     )
     parser.add_argument(
         "--driver",
@@ -63,8 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--oci-runtime",
         choices=["runc", "crun"],
-        default="runc",
-        help="what starts containers on the node (default: runc)",
+        help="what starts containers on the node (default: by the pod's "
+        "runtimeClassName; crun, which takes less, for a pod without)",
+    )
+    parser.add_argument(
+        "--read-only",
+        action="store_true",
+        help="as with `run --read-only`, or where it may not write to cgroups: what "
+        "only the executor can write is left alone (default: it may write)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list of pods")
 
@@ -77,7 +88,8 @@ def main(args: argparse.Namespace) -> int:
 
         config = read_config(args.config).engine
     if args.curve is not None:
-        config = replace(config, curve=curve_named(args.curve))
+        curve = None if args.curve == AUTO else Curve(args.curve)
+        config = replace(config, curve=curve)
     facts = _facts(args)
     explained: list[ExplainedPod] = []
     skipped: list[str] = []
@@ -85,7 +97,7 @@ def main(args: argparse.Namespace) -> int:
         manifests = _read(path)
         for pod in manifests.pods:
             try:
-                explained.append(explain_pod(pod, facts.curve, config, facts))
+                explained.append(explain_pod(pod, config, facts))
             except (ConfigError, HandlerFailed) as exc:
                 raise ConfigError(f"{path}: {pod.kind} {pod.name}: {exc}") from exc
         skipped += [f"{entry.kind} {entry.name}" for entry in manifests.skipped]
@@ -112,6 +124,7 @@ def _facts(args: argparse.Namespace) -> NodeFacts:
         oci_runtime=args.oci_runtime,
         memory_capacity_bytes=memory,
         memory_allocatable_bytes=memory,
+        writable=not args.read_only,
     )
 
 
@@ -135,6 +148,7 @@ def _print_pod(pod: ExplainedPod) -> None:
     name = pod.name if pod.namespace is None else f"{pod.namespace}/{pod.name}"
     print(f"{pod.kind} {name}")
     _print_line(2, "QoS class", pod.qos_class)
+    _print_line(2, "curve", f"{pod.curve} ({pod.curve_evidence})")
     for driver, path in pod.cgroups.items():
         _print_line(2, driver, path)
     for container in pod.containers:
@@ -160,7 +174,7 @@ def _print_container(container: ExplainedContainer) -> None:
         setting = f"{write.file} = {write.value}".ljust(FILE_WIDTH)
         print(
             f"    {setting} {write.handler}: written to the {write.level}'s cgroup "
-            f"{write.when} the runtime's; {write.rule}; {write.source}"
+            f"{write.when} the runtime's; {write.rule}; {write.source}{_sure(write)}"
         )
     for field in container.cleared:
         print(f'    {field} cleared: sent as 0, which is "not given"')
@@ -175,13 +189,18 @@ def _print_container(container: ExplainedContainer) -> None:
         )
     for dropped in container.dropped:
         print(f"    {dropped['field']} dropped: {dropped['reason']}")
+    for note in container.notes:
+        print(f"    note: {note}")
 
 
 def _reason(file: ExplainedFile) -> str:
     if file.handler == RESOURCES:
         return f"from {', '.join(file.fields)}; {file.rule}"
-    sure = "" if file.confidence == EXACT else f" ({file.confidence})"
-    return f"{file.handler}: {file.rule}; {file.source}{sure}"
+    return f"{file.handler}: {file.rule}; {file.source}{_sure(file)}"
+
+
+def _sure(one: ExplainedFile | ExplainedWrite) -> str:
+    return "" if one.confidence == EXACT else f" ({one.confidence})"
 
 
 def _joined(values: Mapping[str, object]) -> str:

@@ -1,7 +1,8 @@
 """Which of a pod's labels and annotations can change a decision.
 
 Containers that are alike in these, and in their numbers, get the same decision, so it
-can be kept. Annotations of ours are not listed: they have any name.
+can be kept. Annotations of ours are not listed, as they have any name: see
+`kube.annotations.ours`.
 """
 
 from __future__ import annotations

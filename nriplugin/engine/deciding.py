@@ -47,12 +47,13 @@ _DECIDERS = {
 
 # Who reads which annotation, for a word about those that nobody reads.
 _READERS = {
-    BURST_KEY: ("cpuBurst",),
-    LEVEL_KEY: ("cpuQoS", "memoryQoSLevel"),
-    SWITCH_KEY: ("memoryQoS",),
-    FACTOR_KEY: ("memoryQoS",),
-    REQUEST_KEY: ("memoryQoS", "memoryQoSLevel"),
+    BURST_KEY: frozenset({"cpuBurst"}),
+    LEVEL_KEY: frozenset({"cpuQoS", "memoryQoSLevel"}),
+    SWITCH_KEY: frozenset({"memoryQoS"}),
+    FACTOR_KEY: frozenset({"memoryQoS"}),
+    REQUEST_KEY: frozenset({"memoryQoS", "memoryQoSLevel"}),
 }
+_READERS_OF_FILES = frozenset({"unifiedAnnotations"})
 
 
 def decide(
@@ -69,9 +70,10 @@ def decide(
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.
     """
-    settings = config.base
+    settings, qos_class = config.base, None
     if config.rules:
-        settings = select(pod, container, qos_class_of(pod, container), config)
+        qos_class = qos_class_of(pod, container)
+        settings = select(pod, container, qos_class, config)
     out = Decision(settings)
     if facts.cgroup_version != 2:
         return inactive(facts, out)
@@ -87,6 +89,7 @@ def decide(
     else:
         case = Case(pod, container, given, facts, out)
         case.use = use
+        case.qos_class = qos_class
         decide_case(case, given, curve)
     if facts.driver == SYSTEMD:
         weigh_scope(pod, given.shares, facts, out)
@@ -97,7 +100,8 @@ def decide_case(case: Case, given: Resources, curve: Curve) -> None:
     """Ask every handler that is on; `given` is what the conversion converts."""
     settings, out = case.settings, case.out
     if not settings.only_resources:
-        case.qos_class = qos_class_of(case.pod, case.container)
+        if case.qos_class is None:
+            case.qos_class = qos_class_of(case.pod, case.container)
         if case.pod.annotations:
             _read_annotations(case)
         for name in settings.active:
@@ -165,15 +169,12 @@ def _read_annotations(case: Case) -> None:
     for key, reason in read.refused:
         case.refuse("annotations", f"{key:.120}: {reason}")
     for setting, (_, key) in read.found.items():
-        if "." in setting:
-            readers: tuple[str, ...] = ("unifiedAnnotations",)
-        elif setting in _READERS:
-            readers = _READERS[setting]
-        else:
+        readers = _READERS_OF_FILES if "." in setting else _READERS.get(setting)
+        if readers is None:
             case.refuse("annotations", f"{key:.120}: not an annotation of ours")
-            continue
-        if not any(reader in active for reader in readers):
-            case.out.leave(f"annotation {key:.120}", f"{' and '.join(readers)}: off")
+        elif readers.isdisjoint(active):
+            names = " and ".join(sorted(readers))
+            case.out.leave(f"annotation {key:.120}", f"{names}: off")
 
 
 def without_ours(given: Resources, container: Container) -> Resources:

@@ -1,7 +1,8 @@
 """From a pod to everything that follows from its resources, step by step.
 
 What Kubernetes makes of them (kube/), what the engine decides about that, and where the
-files are (cgroup/). Every value is made of plain strings, numbers and dictionaries,
+files are (cgroup/). The engine is told no more than it would be through NRI. Every
+value is made of plain strings, numbers and dictionaries,
 ready for JSON.
 """
 
@@ -14,34 +15,40 @@ from nriplugin.cgroup.paths import Driver, cgroup_path, pod_components
 from nriplugin.convert import Resources
 from nriplugin.engine import model
 from nriplugin.engine.deciding import decide
-from nriplugin.engine.decision import RESOURCES, Reason
+from nriplugin.engine.decision import RESOURCES, STATED, Reason
 from nriplugin.engine.rawfiles import ALLOWABLE
+from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
 from nriplugin.kube.oomscore import oom_score_adj
-from nriplugin.kube.qos import qos_class
+from nriplugin.kube.qos import QOSClass, qos_class
 from nriplugin.kube.quantity import value
 from nriplugin.kube.sent import sent_for
 
 if TYPE_CHECKING:
-    from nriplugin.convert import Curve
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.settings import Config
     from nriplugin.kube.manifests import Pod
     from nriplugin.kube.podspec import Container, PodSpec
-    from nriplugin.kube.qos import QOSClass
     from nriplugin.kube.quantity import Quantity
 
-# A node of today, for whoever explains without one; its memory is not known.
+# A node of today, for whoever explains without one; neither its memory nor what starts
+# its containers is known.
 TYPICAL_NODE = model.NodeFacts(
     driver=Driver.SYSTEMD.value,
     files=ALLOWABLE - {"io.bfq.weight"},
     kernel=(6, 1),
-    oci_runtime="runc",
     runtime="containerd",
     writable=True,
 )
+
+
+REQUEST_NOTE = (
+    "the memory request is the manifest's; NRI carries none, so there it is estimated "
+    "from oom_score_adj and the node's memory, as --node-memory shows"
+)
+_ASK_FOR_MEMORY = frozenset({"memoryQoS", "memoryQoSLevel"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +75,7 @@ class ExplainedWrite:
     rule: str
     handler: str
     source: str
+    confidence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +96,7 @@ class ExplainedContainer:
     refused: tuple[dict[str, str], ...]
     dropped: tuple[dict[str, object], ...]
     clamped: tuple[dict[str, object], ...]
+    notes: tuple[str, ...]  # where it would be different through NRI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +109,17 @@ class ExplainedPod:
     uid: str
     qos_class: str
     curve: str
+    curve_evidence: str
     cgroups: dict[str, str]
     containers: tuple[ExplainedContainer, ...]
 
 
 def explain_pod(
     pod: Pod,
-    curve: Curve,
     config: Config = DEFAULT_CONFIG,
     facts: model.NodeFacts = TYPICAL_NODE,
 ) -> ExplainedPod:
-    """Explain a pod and all of its containers; `curve` is for a configuration without.
+    """Explain a pod and all of its containers.
 
     Raises:
         ConfigError: a value that no file can hold, or a UID that no cgroup can.
@@ -125,7 +134,8 @@ def explain_pod(
         labels=pod.labels,
         annotations=pod.annotations,
         qos_class=qos.value,
-        curve=curve,
+        # As the NRI door, which knows the name of a handler, and no node's default.
+        oci_runtime=facts.oci_runtime or oci_runtime_of(pod.spec.runtime_class),
     )
     return ExplainedPod(
         kind=pod.kind,
@@ -133,7 +143,8 @@ def explain_pod(
         namespace=pod.namespace,
         uid=pod.uid,
         qos_class=qos.value,
-        curve=(config.curve or curve).value,
+        curve=(config.curve or facts.curve).value,
+        curve_evidence="chosen" if config.curve else f"auto: {facts.curve_evidence}",
         cgroups={driver.value: cgroup_path(components, driver) for driver in Driver},
         containers=tuple(
             _explain_container(container, pod.spec, qos, subject, config, facts)
@@ -167,7 +178,7 @@ def _explain_container(
             name=container.name,
             resources=resources,
             oom_score_adj=oom_score_adj(qos, memory, capacity) if capacity else None,
-            memory_request_bytes=memory,
+            memory_request_bytes=None if capacity else memory,
         ),
         facts,
         config,
@@ -205,7 +216,22 @@ def _explain_container(
         clamped=tuple(one._asdict() for one in conversion.clamped)
         if conversion
         else (),
+        notes=() if capacity else _notes(decision, qos),
     )
+
+
+def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:
+    """Say what is not known to a door that carries no request, on a node of any size.
+
+    Of the other classes' requests, the class says enough.
+    """
+    if qos is not QOSClass.BURSTABLE or _ASK_FOR_MEMORY.isdisjoint(
+        decision.settings.active
+    ):
+        return ()
+    if any(decision.why(file).confidence == STATED for file in decision.files):
+        return ()
+    return (REQUEST_NOTE,)
 
 
 def _files(decision: Decision) -> tuple[ExplainedFile, ...]:
@@ -237,6 +263,7 @@ def _writes(decision: Decision) -> tuple[ExplainedWrite, ...]:
             rule=write.why.rule.text,
             handler=write.why.handler,
             source=write.why.source,
+            confidence=write.why.confidence,
         )
         for write in decision.writes
     )

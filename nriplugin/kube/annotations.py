@@ -37,39 +37,37 @@ class Annotations(NamedTuple):
 NONE = Annotations({}, [])
 
 
-def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
-    """Return what counts for a container: its own annotations, else the pod's.
+def ours(given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return all that a decision can depend on: the first by key, and one too many.
 
-    Only iterates and calls `get`, so a protobuf map will do.
+    A map has no order, but pods that are alike are to be treated alike. Only iterates
+    and calls `get`, so a protobuf map will do.
     """
-    of_pod: dict[str, Annotation] = {}
-    of_container: dict[str, Annotation] = {}
+    keys = sorted([key for key in given if SUFFIX in key])
+    return [(key, given.get(key, "")) for key in keys[: MAX_COUNT + 1]]
+
+
+def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
+    """Return what counts for a container: its own annotations, else the pod's."""
+    found: dict[str, Annotation] = {}
     refused: list[tuple[str, str]] = []
-    seen = 0
-    for key in given:
-        end = key.find(SUFFIX)
-        if end < 0:
-            continue
-        seen += 1
-        if seen > MAX_COUNT:
-            refused.append((key, f"more than {MAX_COUNT} of them"))
-            break
-        rest = key[end + len(SUFFIX) :]
-        if rest:
+    annotations = ours(given)
+    if len(annotations) > MAX_COUNT:
+        key, _ = annotations.pop()
+        refused.append((key, f"more than {MAX_COUNT} of them"))
+    own = OF_CONTAINER + container
+    for key, value in annotations:  # by key: a container's own comes after the pod's
+        name, _, rest = key.partition(SUFFIX)
+        if rest and rest != own:
             if not rest.startswith(OF_CONTAINER):
                 refused.append((key, "expected /container.NAME or nothing at the end"))
-                continue
-            if rest[len(OF_CONTAINER) :] != container:
-                continue
-        value = given.get(key, "")
+            continue
         reason = strange(value)
         if reason:
             refused.append((key, reason))
-        elif rest:
-            of_container[key[:end]] = Annotation(value, key)
         else:
-            of_pod[key[:end]] = Annotation(value, key)
-    return Annotations({**of_pod, **of_container}, refused)
+            found[name] = Annotation(value, key)
+    return Annotations(found, refused)
 
 
 def strange(value: str) -> str:

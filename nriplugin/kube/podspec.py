@@ -32,6 +32,7 @@ class PodSpec(NamedTuple):
 
     containers: tuple[Container, ...]
     resources: Requirements | None
+    runtime_class: str = ""
 
 
 def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
@@ -48,10 +49,15 @@ def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
         *_read_containers(spec, "initContainers", where),
         *_read_containers(spec, "containers", where),
     )
-    resources = spec.get("resources")
-    if resources is None:
-        return PodSpec(containers, None)
-    return PodSpec(containers, read_requirements(resources, f"{where}.resources"))
+    runtime_class = spec.get("runtimeClassName") or ""
+    if not isinstance(runtime_class, str):
+        raise ConfigError(
+            f"{where}.runtimeClassName: {runtime_class!r:.60}, expected a name"
+        )
+    resources = None
+    if spec.get("resources") is not None:
+        resources = read_requirements(spec["resources"], f"{where}.resources")
+    return PodSpec(containers, resources, runtime_class)
 
 
 def _read_containers(

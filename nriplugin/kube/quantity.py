@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 from nriplugin.errors import ConfigError
@@ -47,11 +48,19 @@ def parse(given: object, field: str = "quantity") -> Fraction:
     """
     # The repr of a YAML number is the shortest text that reads back the same, so what
     # the manifest said; the repr of anything else is no quantity.
-    match = _QUANTITY.fullmatch(given if isinstance(given, str) else repr(given))
-    if match is None:
+    amount = _parse(given if isinstance(given, str) else repr(given))
+    if amount is None:
         raise ConfigError(
             f"{field}: {given!r:.60}, expected a quantity such as 100m, 1.5 or 512Mi"
         )
+    return amount
+
+
+@lru_cache(maxsize=256)  # the same few stand in many annotations, and exactness costs
+def _parse(text: str) -> Fraction | None:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
     whole, decimals, exponent, suffix = match.groups(default="")
     number = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
     if suffix in _BINARY:

@@ -45,21 +45,42 @@ MEMBERSHIP = [*GROUP_KEYS, *JOB_KEYS, *QUEUE_KEYS, *TASK_KEYS]
 names = st.sampled_from(["a", "b", "bc", ""])
 # One that no rule ever looks at is among each.
 label_maps = st.dictionaries(st.sampled_from(["team", "color", *MEMBERSHIP]), names)
-annotation_maps = st.dictionaries(
-    st.sampled_from(["owner", "color", *MEMBERSHIP]), names
-) | st.dictionaries(
-    st.sampled_from(
-        [
-            VOLCANO_SWITCH,
-            VOLCANO_TIME,
-            VOLCANO_KEY,
-            f"cpu-burst{OURS}",
-            f"qos-level{OURS}/container.a",
-            f"pids.max{OURS}",
-        ]
+# Ours, of another container, hostile, or of somebody who uses our name.
+OWN_KEYS = [
+    *(f"{key}{OURS}" for key in ("cpu-burst", "qos-level", "pids.max", "cpu.idle")),
+    *(f"{key}{OURS}/container.a" for key in ("memory-request", "cpu-burst", "x")),
+    *(f"cpu-burst{OURS}{end}" for end in ("/container.b", "/a", ".example.com/c")),
+    *(f"{key}{OURS}" for key in ("", "é", "a\nb", "x" * 300, OURS)),
+]
+OWN_VALUES = [
+    *("20%", "off", "BE", "4096", "max", "1", "256Mi", ""),
+    *("300%", "x" * 257, "é", "a\nERROR", "\x1b[31m", "\0"),
+]
+own_values = st.sampled_from(OWN_VALUES) | st.text(max_size=5)
+own_maps = st.dictionaries(
+    st.sampled_from(OWN_KEYS) | st.integers(0, 99).map(lambda n: f"n{n}{OURS}"),
+    own_values,
+    max_size=8,
+) | st.integers(60, 70).map(lambda n: {f"{i}.x{OURS}": "1" for i in range(n)})
+# Of others: they make a map larger, and so change its order.
+foreign_maps = st.integers(0, 40).map(lambda n: {f"other/{i}": "x" for i in range(n)})
+annotation_maps = st.one_of(
+    st.dictionaries(st.sampled_from(["owner", "color", *MEMBERSHIP]), names),
+    st.dictionaries(
+        st.sampled_from(
+            [
+                VOLCANO_SWITCH,
+                VOLCANO_TIME,
+                VOLCANO_KEY,
+                f"cpu-burst{OURS}",
+                f"qos-level{OURS}/container.a",
+                f"pids.max{OURS}",
+            ]
+        ),
+        st.sampled_from(["true", "false", "20000", "BE", "LC", "30%", "max", "?"]),
+        max_size=4,
     ),
-    st.sampled_from(["true", "false", "20000", "BE", "LC", "30%", "max", "?"]),
-    max_size=4,
+    own_maps,
 )
 parents = st.sampled_from(
     [
@@ -221,6 +242,31 @@ PLAIN: Fields = {
 MEMORY = "memoryQoS: {enabled: true}"
 
 
+@settings(deadline=None, max_examples=150)
+@given(plans, own_maps, st.lists(foreign_maps, min_size=2), st.data())
+def test_requests_with_the_same_key_get_the_same_decision(
+    plan: Plan, own: dict[str, str], others: list[dict[str, str]], data: st.DataObject
+) -> None:
+    """Whatever annotations of ours there are, and in whatever order they come."""
+    decisions: dict[Any, Any] = {}
+    changed = data.draw(st.sets(st.sampled_from([*own, "x"])))
+    for ours in (own, {**own, **dict.fromkeys(changed, data.draw(own_values))}):
+        keys = set()
+        for other in others:
+            order = data.draw(st.permutations([*ours.items(), *other.items()]))
+            request = message_of({**PLAIN, "annotations": dict(order)})
+            decision = Asked(plan)._decide(request, plan).decision
+            key = plan.answered.key_of(request)
+            decided = {
+                name: getattr(decision, name)
+                for name in ("files", "writes", "left", "refused", "warnings")
+            }
+            assert decisions.setdefault(key, decided) == decided
+            keys.add(key)
+        assert len(keys) == 1
+        assert None not in keys
+
+
 def rule(match: str) -> str:
     return f"rules: [{{match: {{{match}}}, {BURST}}}]"
 
@@ -325,6 +371,20 @@ def test_a_second_of_the_same_kind_is_not_decided_about(
     assert decided == ["app"]
     assert files_of(second) == files_of(first)
     assert files_of(first)["cpu.max.burst"] == "50000"
+
+
+def test_a_pod_with_annotations_is_decided_about_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its replicas have the same; another value is another kind."""
+    plugin = NodePlugin(FACTS)
+    configure(plugin, BURST)
+    decided = asked_often(plugin, monkeypatch)
+    for burst, expected in (("20%", "20000"), ("20%", "20000"), ("30%", "30000")):
+        pod = pod_at(annotations={f"cpu-burst{OURS}": burst, "seen": str(decided)})
+        answer = plugin.create_container(creation(pod, container_at()))
+        assert files_of(answer)["cpu.max.burst"] == expected
+    assert len(decided) == 2
 
 
 def test_no_more_is_remembered_than_a_node_has_a_use_for(

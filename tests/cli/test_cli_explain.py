@@ -41,6 +41,7 @@ metadata: {name: web}
 LISTING = """\
 Deployment shop/web
   QoS class       Burstable
+  curve           quadratic (auto: no container to learn from: what current runtimes do)
   cgroupfs        /kubepods/burstable/pod<uid>
   systemd         /kubepods.slice/kubepods-burstable.slice/\
 kubepods-burstable-pod<uid>.slice
@@ -122,6 +123,9 @@ def test_the_curve_can_be_chosen(curve: str, weight: str) -> None:
     done = explain("--json", "--curve", curve, "-", stdin=MANIFEST)
     [web] = json.loads(done.stdout)
     assert web["containers"][1]["files"][0]["value"] == weight
+    assert web["curve_evidence"].partition(":")[0] == (
+        "auto" if curve == "auto" else "chosen"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "---\n---\n", "kind: List\nitems: []\n"])
@@ -137,6 +141,7 @@ def test_no_pods_is_said(text: str) -> None:
         ("kind: [", "-: not YAML: "),
         ("a: 2024-99-99", "-: not YAML: "),
         ("\0", "-: not YAML: "),
+        ("kind: Pod\nkind: Job", "-: line 2: duplicate key 'kind', expected only"),
         ("hello", "-: document 1: 'hello', expected a Kubernetes object"),
         (MANIFEST.replace("64Mi", "64MB"), "resources.limits.memory: '64MB', expected"),
         (
@@ -182,6 +187,7 @@ metadata:
     pids.max.cgroup2.nri.io/container.app: "100"
     cpu-burst.cgroup2.nri.io: 300%
 spec:
+  runtimeClassName: runc
   containers:
   - name: app
     resources:
@@ -232,6 +238,84 @@ def test_the_node_can_be_described(tmp_path: Path) -> None:
     ]
     [high] = [one["value"] for one in app["files"] if one["file"] == "memory.high"]
     assert int(high) > 7 << 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runtime_class", "sent", "written"),
+    [
+        ((), "runc", "cpu.idle", []),
+        ((), "", None, ["cpu.idle"]),  # may be crun
+        ((), "kata", None, ["cpu.idle"]),
+        (("--driver", "cgroupfs"), "", "cpu.idle", []),
+        (("--oci-runtime", "runc"), "", "cpu.idle", []),
+        (("--read-only",), "runc", "cpu.idle", []),
+        (("--read-only",), "", "cpu.weight", []),
+    ],
+)
+def test_what_runs_a_pod_and_what_may_be_written(
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    runtime_class: str,
+    sent: str | None,
+    written: list[str],
+) -> None:
+    """As on a node: by the class's name, and by whether there is an executor."""
+    config = tmp_path / "config.yaml"
+    config.write_text("cpuQoS: {enabled: true, level: BE}")
+    pod = POD.replace("Name: runc", f"Name: {runtime_class or 'null'}")
+    done = explain("--json", "--config", config, *arguments, "-", stdin=pod)
+    [app] = json.loads(done.stdout)[0]["containers"]
+    assert [one["file"] for one in app["writes"]] == written
+    files = {one["file"] for one in app["files"] if one["handler"] == "cpuQoS"}
+    assert files == ({sent} if sent else set())
+
+
+@pytest.mark.parametrize(
+    ("memory", "low", "source", "confidence", "noted"),
+    [
+        ((), 256 << 20, "request from the pod's resources", "exact", True),
+        (
+            ("--node-memory", "64Gi"),
+            -(-3 * (64 << 30) // 1000),
+            "request from oom_score_adj 997",
+            "estimate",
+            False,
+        ),
+    ],
+)
+def test_the_memory_request_is_the_one_that_nri_knows(
+    tmp_path: Path,
+    memory: tuple[str, ...],
+    low: int,
+    source: str,
+    confidence: str,
+    noted: bool,
+) -> None:
+    """An estimate by the node's memory; where that is not known, it is said."""
+    config = tmp_path / "config.yaml"
+    config.write_text("memoryQoS: {enabled: true}")
+    done = explain("--json", "--config", config, *memory, "-", stdin=POD)
+    [app] = json.loads(done.stdout)[0]["containers"]
+    [found] = [one for one in app["files"] if one["file"] == "memory.low"]
+    assert (found["value"], found["source"]) == (str(low), source)
+    assert found["confidence"] == confidence
+    text = explain("--config", config, *memory, "-", stdin=POD).stdout
+    assert ("NRI carries none" in text) is bool(app["notes"]) is noted
+    assert ("(estimate)" in text) is (confidence == "estimate")
+
+
+def test_a_request_that_is_no_estimate_anywhere_is_not_commented(
+    tmp_path: Path,
+) -> None:
+    """One that an annotation states, or that follows from the class."""
+    config = tmp_path / "config.yaml"
+    config.write_text("memoryQoS: {enabled: true}")
+    stated = POD.replace("volcano.sh/qos-level: BE", "memory-request.cgroup2.nri.io: 1")
+    guaranteed = POD.replace("cpu: 100m, memory: 256Mi", "")
+    for pod in (stated, guaranteed):
+        text = explain("--config", config, "-", stdin=pod).stdout
+        assert "memory.max = 1073741824" in text
+        assert "note" not in text
 
 
 def test_a_wrong_configuration_is_a_mistake_of_the_users(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def test_every_key() -> None:
     ("text", "message"),
     [
         ("curvy: kep", r"unknown field `curvy`"),
+        ("curve: kep\ncurve: auto", r"^x.yaml: line 2: duplicate key 'curve'"),
         ("memoryQoS: {enabeld: true}", r"unknown field `enabeld` - at `\$.memoryQoS`"),
         ("memoryQos: {}", r"unknown field `memoryQos`"),
         (

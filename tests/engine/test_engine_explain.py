@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from nriplugin.convert import Curve
-from nriplugin.engine.explain import ExplainedContainer, ExplainedPod, explain_pod
+from nriplugin.engine.explain import (
+    TYPICAL_NODE,
+    ExplainedContainer,
+    ExplainedPod,
+    explain_pod,
+)
 from nriplugin.errors import ConfigError
 from nriplugin.kube.manifests import read_manifests
 
@@ -23,7 +28,7 @@ def explained(
         "spec": {"containers": [{"name": "app", "resources": resources}]},
     }
     [pod] = read_manifests([document]).pods
-    return explain_pod(pod, curve)
+    return explain_pod(pod, facts=dataclasses.replace(TYPICAL_NODE, curve=curve))
 
 
 def container(resources: dict[str, Any], **options: Any) -> ExplainedContainer:

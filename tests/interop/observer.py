@@ -85,8 +85,15 @@ class Observer(Plugin):
     def create_container(
         self, request: nri.CreateContainerRequest
     ) -> nri.CreateContainerResponse:
-        self._container("CreateContainer", request.pod, request.container)
+        limit = request.container.linux.resources.memory.limit.value
         wishes = request.pod.annotations
+        self._container(
+            "CreateContainer",
+            request.pod,
+            request.container,
+            limit=limit,
+            annotations=[*wishes],
+        )
         if "hold" in wishes:
             wait_for(wishes["hold"])
             self._log.write("held", request.pod.id, request.container.id)
@@ -150,9 +157,13 @@ class Observer(Plugin):
         self._obey(pod)
 
     def _container(
-        self, method: str, pod: nri.PodSandbox, container: nri.Container
+        self,
+        method: str,
+        pod: nri.PodSandbox,
+        container: nri.Container,
+        **more: object,
     ) -> None:
-        self._log.write(method, pod.id, container.id)
+        self._log.write(method, pod.id, container.id, **more)
         self._obey(pod)
 
     def _obey(self, pod: nri.PodSandbox) -> None:

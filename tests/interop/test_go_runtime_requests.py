@@ -194,3 +194,17 @@ def test_no_runtime_is_asked_for_events_it_lacks(
         (sync,) = runtime.wait_sync()
         assert sync["error"] == ""
         assert runtime.create()
+
+
+@pytest.mark.parametrize("differ", [False, True])
+def test_what_is_measured_is_what_was_asked_for(
+    observed: Observed, differ: bool
+) -> None:
+    """Replicas, or containers of which no two are alike; with the pod's annotations."""
+    annotations = {"a.cgroup2.nri.io": "x" * 100}
+    runtime, log, _ = observed
+    reply = runtime("bench", count=4, warmup=2, annotations=annotations, differ=differ)
+    assert len(reply["nanos"]) == 4
+    lines = log.lines("CreateContainer")
+    assert all("a.cgroup2.nri.io" in line["annotations"] for line in lines)
+    assert len({line["limit"] for line in lines}) == (6 if differ else 1)

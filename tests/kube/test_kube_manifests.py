@@ -129,6 +129,10 @@ CONTAINERS = "document 1 (Pod web): spec.containers"
         (pod(spec={"containers": {"a": 1}}), f"{CONTAINERS}: {{'a': 1}}, expected a"),
         (pod(spec={"containers": ["app"]}), f"{CONTAINERS}[0]: 'app', expected"),
         (pod(spec={"containers": [{}]}), f"{CONTAINERS}[0].name: None, expected"),
+        (
+            pod(spec={**POD_SPEC, "runtimeClassName": ["runc"]}),
+            "spec.runtimeClassName: ['runc'], expected a name",
+        ),
         (with_resources(5), f"{CONTAINERS}[0].resources: 5, expected requests"),
         (
             with_resources({"limits": ["cpu"]}),

@@ -43,8 +43,10 @@ type command struct {
 	RequestSize int             `json:"request_size"`
 
 	// bench
-	Warmup       int `json:"warmup"`
-	RequestBytes int `json:"request_bytes"`
+	Warmup       int               `json:"warmup"`
+	RequestBytes int               `json:"request_bytes"`
+	Annotations  map[string]string `json:"annotations"`
+	Differ       bool              `json:"differ"`
 
 	// fail_updates
 	Error string `json:"error"`
