@@ -28,12 +28,15 @@ class Clock:
 
 
 class Driven(Keeper):
-    """A keeper whose thread waits for no time, only for a test to set the clock."""
+    """A keeper without a thread: a test sets the clock, and does what is due."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.done: list[str] = []
         super().__init__(self.clock)
+
+    def _start(self) -> None:
+        pass
 
     def job(self, name: str) -> Callable[[], None]:
         return lambda: self.done.append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -262,6 +263,11 @@ def test_memory_high_throttles_and_does_not_kill(
 
 
 def test_nothing_was_refused(seen: dict[str, Any]) -> None:
-    """No write failed and no annotation was taken for nonsense."""
-    assert "WARNING" not in seen["log"]
-    assert "ERROR" not in seen["log"]
+    """No write failed and no annotation was taken for nonsense.
+
+    All that is said is about protection for which nothing above was raised.
+    """
+    said = re.findall(r".*(?:WARNING|ERROR).*", seen["log"])
+    assert said
+    for line in said:
+        assert "memory.low 67108864: counts for 0 bytes: /" in line
