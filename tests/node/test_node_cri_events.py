@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 pytestmark = [on_nodes("containerd-2"), pytest.mark.timeout(300)]
 
-SECONDS = 45
 PATIENCE_S = 90
 LOG = "/tmp/events.log"
+ENOUGH = "/tmp/events.enough"
 PROXY_LOG = "/tmp/events-proxy.log"
 
 
@@ -32,23 +32,24 @@ def said(node: Machine, log: str, text: str) -> str:
 
 
 def test_events_are_the_runtimes(node: Machine, kubelet: Kubelet) -> None:
-    """The same ones in the same order, and the deadline ends both."""
+    """The same ones in the same order, from when both streams are open."""
     script = "guest_cri_events"
     node.check("mkdir", "-p", IN_GUEST)
     node.write(f"{IN_GUEST}/{script}.py", (HERE / f"{script}.py").read_text())
     proxy = node.spawn("nriplugin", *CRI.command, log=PROXY_LOG)
     said(node, PROXY_LOG, CRI.ready)
     listener = node.spawn(
-        *(PYTHON, f"{IN_GUEST}/{script}.py", str(SECONDS), RUNTIME, PROXY), log=LOG
+        *(PYTHON, f"{IN_GUEST}/{script}.py", ENOUGH, RUNTIME, PROXY), log=LOG
     )
     said(node, LOG, "listening")
     time.sleep(2)  # until the streams are open, of which nobody is told
     with kubelet.sandbox() as pod:
         kubelet.start(pod, "one", {})
+    time.sleep(1)
+    node.write(ENOUGH, "")
     direct, through = json.loads(said(node, LOG, "]]").splitlines()[-1])
     node.stop(listener)
     node.stop(proxy)
-    assert through == direct
-    events, ended = direct
-    assert len(events) >= 4  # pod and container, created and stopped at least
-    assert ended == "DEADLINE_EXCEEDED"
+    both = min(len(direct), len(through))
+    assert both >= 4  # pod and container, created and stopped at least
+    assert through[-both:] == direct[-both:]

@@ -71,9 +71,8 @@ def test_runtime_restarted(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
         node.check("/node/bin/runtime", "restart")
         log = plugin.wait_for("synchronized:", times=2)
         pods, containers = listed(kubelet)
-        assert log.rstrip().endswith(
-            f"synchronized: {pods} pods, {containers} containers"
-        )
+        last = log.rpartition("synchronized:")[2]
+        assert last.startswith(f" {pods} pods, {containers} containers\n")
         assert kubelet.settings(before) == settings
         after = kubelet.start(pod, "after", RESOURCES)
         assert is_ours(kubelet, after)

@@ -48,9 +48,8 @@ PODS = {
         both=({"cpu": "250m", "memory": "64Mi"}, {"cpu": "1500m", "memory": "96Mi"}),
         requests=({"cpu": "1", "memory": "32Mi"}, {}),
         tiny=({"cpu": "1m"}, {"cpu": "10m", "memory": "16Mi"}),
-        huge=({"cpu": "200"}, {"cpu": "300", "memory": "1Ti"}),
     ),
-    "besteffort": _pod("besteffort", one=({}, {}), other=({}, {})),
+    "besteffort": _pod("besteffort", one=({}, {})),
 }
 
 # Which pods run under which OCI runtime.
