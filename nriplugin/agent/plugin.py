@@ -42,7 +42,7 @@ from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nriplugin.agent.survey import Missing
     from nriplugin.cgroup.tree import Tree
@@ -238,10 +238,11 @@ class NodePlugin(Plugin):
             message = request.container
             known = Known(message.linux.cgroups_path, answer.files)
             self.inventory.put(message.id, known)
-            if answer.protects and self._tree is not None:
-                self.keeper.soon(partial(self._check_protection, request, known))
         if decision.writes:
             self._write_new(request, answer)
+        # Not before: what is above may just have been raised.
+        if answer.protects and self._tree is not None:
+            self.keeper.soon(partial(self._check_protection, request, answer.files))
         return answer.response
 
     def update_container(  # type: ignore[override] # the view declared above
@@ -341,14 +342,14 @@ class NodePlugin(Plugin):
         return None if cgroup is None else memory_use(self._tree, cgroup)
 
     def _check_protection(
-        self, request: view.CreateContainerRequest, known: Known
+        self, request: view.CreateContainerRequest, files: Mapping[str, str]
     ) -> None:
         """Say which protection has no effect, for want of the same above it."""
         assert self._tree is not None
         pod = parse_pod(request.pod, {})
         parent, own = cgroups_of(pod, request.container)
         if parent is not None:
-            texts = without_effect(self._tree, parent, own, known.files)
+            texts = without_effect(self._tree, parent, own, files)
             self.without_effect.warn(_named(pod, request.container), texts)
 
     def _note(

@@ -45,7 +45,6 @@ CONTAINERS: dict[str, dict[str, dict[str, int]]] = {
     "Guaranteed": {"all": {**LIMITS, "cpu_shares": 512, "oom_score_adj": -997}},
     "Burstable": {
         "stated": {**LIMITS, "cpu_shares": 256, "oom_score_adj": 990},
-        "configured": {**LIMITS, "cpu_shares": 256, "oom_score_adj": 990},
         "unlimited": {"cpu_shares": 1024, "oom_score_adj": 980},
     },
     "BestEffort": {"idle": {**LIMITS, "cpu_shares": 2, "oom_score_adj": 1000}},

@@ -33,7 +33,6 @@ RUNTIME = {"containerd": Runtime.CONTAINERD, "crio": Runtime.CRIO}
 # By hand, not by our own code: what some containers of these pods must get.
 LITERAL = {
     Key("guaranteed", "runc", "half"): ("59", "50000 100000", "134217728"),
-    Key("guaranteed", "runc", "two"): ("174", "200000 100000", "67108864"),
     Key("burstable", "runc", "both"): ("35", "150000 100000", "100663296"),
     Key("burstable", "runc", "requests"): ("100", "max 100000", "max"),
     Key("burstable", "runc", "tiny"): ("1", "1000 100000", "16777216"),

@@ -41,7 +41,6 @@ PODS = {
     "guaranteed": _pod(
         "guaranteed",
         half=({}, {"cpu": "500m", "memory": "128Mi"}),
-        two=({}, {"cpu": "2", "memory": "64Mi"}),
     ),
     "burstable": _pod(
         "burstable",
