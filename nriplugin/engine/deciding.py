@@ -23,9 +23,10 @@ from nriplugin.engine.levels import KEY as LEVEL_KEY
 from nriplugin.engine.memory import REQUEST_KEY
 from nriplugin.engine.memory_qos import FACTOR_KEY, SWITCH_KEY, decide_memory_qos
 from nriplugin.engine.memory_qos_level import decide_memory_qos_level
-from nriplugin.engine.resources import decide_resources, weigh_scope
+from nriplugin.engine.resources import decide_resources
 from nriplugin.engine.rules import select
 from nriplugin.engine.runtimes import SYSTEMD
+from nriplugin.engine.scope import reach_scope
 from nriplugin.engine.unified_annotations import decide_unified_annotations
 from nriplugin.errors import ConversionError
 from nriplugin.kube.annotations import read_annotations
@@ -92,7 +93,7 @@ def decide(
         case.qos_class = qos_class
         decide_case(case, given, curve)
     if facts.driver == SYSTEMD:
-        weigh_scope(pod, given.shares, facts, out)
+        reach_scope(pod, given.shares, facts, out)
     return out
 
 

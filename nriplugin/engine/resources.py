@@ -15,27 +15,20 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.systemd_properties import settled
 from nriplugin.convert import convert
 from nriplugin.convert.conversion import EXPLICIT_RULE
-from nriplugin.convert.curves import weight_of
 from nriplugin.convert.kernel import MAX_QUOTA_US, quota_in
 from nriplugin.convert.result import Rule
-from nriplugin.engine.decision import Level, When, Write
 from nriplugin.engine.model import CORE_FILES
-from nriplugin.engine.runtimes import SYSTEMD, weighs_by_shares
+from nriplugin.engine.runtimes import SYSTEMD
 
 if TYPE_CHECKING:
     from nriplugin.convert import Curve, Resources
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.model import NodeFacts, Pod
+    from nriplugin.engine.model import NodeFacts
 
 
 ROUNDED_RULE = Rule(
     ("cpu.quota", "cpu.period"),
     "quota and period in one line; the quota rounded up to 1 % of a CPU, as by systemd",
-)
-
-SCOPE_RULE = Rule(
-    ("cpu.shares",),
-    "again for the scope: crun with systemd gives it the weight that shares make",
 )
 
 
@@ -61,26 +54,6 @@ def decide_resources(
             out.set(file, value, rule)
         elif file in CORE_FILES:
             out.leave(file, "resources: this node has no such file")
-
-
-def weigh_scope(pod: Pod, shares: int | None, facts: NodeFacts, out: Decision) -> None:
-    """Have the weight that is sent count among siblings, also where it would not."""
-    weight = out.files.get("cpu.weight")
-    if weight is None or shares is None or not weighs_by_shares(facts, pod):
-        return
-    if weight == str(weight_of(shares, pod.curve or facts.curve)):
-        return  # which is what crun makes of them
-    why = out.why("cpu.weight")
-    if facts.writable:
-        why = why._replace(rule=SCOPE_RULE)
-        write = Write("cpu.weight", weight, Level.CONTAINER, When.AFTER, False, why)
-        out.writes.append(write)
-    else:
-        out.leave(
-            "cpu.weight of the scope",
-            f"{why.handler}: crun with systemd makes it of shares, and the executor is "
-            "off",
-        )
 
 
 @lru_cache(maxsize=1024)  # a node's containers share a few quotas

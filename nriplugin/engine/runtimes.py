@@ -34,11 +34,8 @@ def takes_idle(facts: NodeFacts, pod: Pod) -> bool:
     return (runtime, facts.driver) in _IDLE_WITHOUT_SHARES
 
 
-def weighs_by_shares(facts: NodeFacts, pod: Pod) -> bool:
-    """Whether siblings compete by shares, whatever cpu.weight in `unified` says.
-
-    crun with systemd puts the latter into a cgroup of its own below the scope.
-    """
+def has_inner_cgroup(facts: NodeFacts, pod: Pod) -> bool:
+    """Whether `unified` goes into a cgroup of its own, below the container's scope."""
     runtime = pod.oci_runtime or facts.oci_runtime
     return facts.driver == SYSTEMD and runtime == "crun"
 

@@ -18,9 +18,9 @@ from nriplugin.engine.deciding import (
     without_ours,
 )
 from nriplugin.engine.decision import UPDATES, Decision, Level, When, Why, Write
-from nriplugin.engine.resources import weigh_scope
 from nriplugin.engine.rules import select
 from nriplugin.engine.runtimes import drops_unified_on_update
+from nriplugin.engine.scope import reach_scope
 
 if TYPE_CHECKING:
     from nriplugin.convert import Resources
@@ -69,7 +69,7 @@ def decide_update(
     case.asked, case.use = asked, use
     case.memory_comes = undone or asked.memory_limit_bytes is not None
     decide_case(case, asked, curve)
-    weigh_scope(pod, case.given.shares, facts, out)
+    reach_scope(pod, case.given.shares, facts, out)
     if out.files or out.cleared:
         _keep_swap(case, asked)
     _warn(case, asked)

@@ -39,6 +39,7 @@ _TYPES = {
     "memory.max": Type.MEMORY_LIMIT,
 }
 _BURST = "cpu.max.burst"
+_CRUN_INNER = "container"
 
 
 class Hands:
@@ -97,7 +98,7 @@ class Hands:
             elif write.level is Level.ANCESTORS:
                 updates += self._for_ancestors(write, pod, container)
             elif container is not None:
-                updates += updates_of(write.file, write.value, container)
+                updates += self._for_container(write.file, write.value, container)
         return self._executor.update_batch(updates) if updates else []
 
     def put(self, files: Mapping[str, str], cgroup: str) -> list[Outcome]:
@@ -105,7 +106,9 @@ class Hands:
         if _level(cgroup) != "container":
             return []
         updates = [
-            u for f, value in files.items() for u in updates_of(f, value, cgroup)
+            update
+            for file, value in files.items()
+            for update in self._for_container(file, value, cgroup)
         ]
         return self._executor.update_batch(updates) if updates else []
 
@@ -123,6 +126,13 @@ class Hands:
     def sweep(self) -> None:
         """Drop what is remembered of cgroups that went while nobody looked."""
         self._executor.sweep()
+
+    def _for_container(self, file: str, value: str, cgroup: str) -> Iterator[Update]:
+        """A burst also for the cgroup that crun has below: it gets the same quota."""
+        yield from updates_of(file, value, cgroup)
+        inner = f"{cgroup}/{_CRUN_INNER}"
+        if file == _BURST and self.tree.files.exists(f"{inner}/{file}"):
+            yield from updates_of(file, value, inner)
 
     def _for_pod(
         self, write: Write, pod: str, container: str | None

@@ -74,6 +74,7 @@ ASKED = Resources(
 )
 
 IDLE = "cpuQoS, idle by the door"
+BURST_OF_SCOPE = "cpuBurst of crun with systemd"
 IDLE_AFTER = "cpuQoS, idle by the executor"
 
 CONFIGS = {
@@ -110,6 +111,13 @@ MADE = {
         },
         (("memory.low", "268435456", "ancestors", "before"),),
     ),
+    BURST_OF_SCOPE: Row(
+        {**CREATED, "cpu.max.burst": "50000"},
+        (
+            ("cpu.max.burst", "50000", "pod", "before"),
+            ("cpu.max.burst", "50000", "container", "after"),
+        ),
+    ),
     IDLE: Row({**WITHOUT_WEIGHT, "cpu.idle": "1"}, (), ("cpu.shares",)),
     IDLE_AFTER: Row(WITHOUT_WEIGHT, (("cpu.idle", "1", "container", "after"),)),
     "memoryQoSLevel": Row({**CREATED, "memory.high": "858992640"}),
@@ -124,6 +132,13 @@ RESIZED = {
     "memoryQoS": Row(
         {**UPDATED, "memory.high": "1207959552", "memory.low": "268435456"},
         (("memory.low", "268435456", "ancestors", "before"),),
+    ),
+    BURST_OF_SCOPE: Row(
+        {**UPDATED, "cpu.max.burst": "60000"},
+        (
+            ("cpu.max.burst", "60000", "pod", "before"),
+            ("cpu.max.burst", "60000", "container", "after"),
+        ),
     ),
     IDLE: Row({**UPDATED_WITHOUT_WEIGHT, "cpu.idle": "1"}, (), ("cpu.shares",)),
     IDLE_AFTER: Row(
@@ -171,6 +186,8 @@ def container_of(row: str) -> Container:
 
 
 def row_name(handler: str, oci: str | None, driver: str) -> str:
+    if handler == "cpuBurst" and (oci, driver) == ("crun", "systemd"):
+        return BURST_OF_SCOPE
     if handler != "cpuQoS":
         return handler
     return IDLE if (oci, driver) in IDLE_THROUGH_THE_DOOR else IDLE_AFTER
@@ -203,7 +220,7 @@ def test_a_container_is_resized(
             (f, value, "container", "after") for f, value in expected.files.items()
         ]
         found = row_of(decision)
-        assert sorted(found.writes) == sorted([*expected.writes, *after])
+        assert sorted(found.writes) == sorted({*expected.writes, *after})
         assert (found.files, found.cleared) == ({}, expected.cleared)
     else:
         assert row_of(decision) == expected

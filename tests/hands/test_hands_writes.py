@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cgroup.kernels import Kernel
 from hands.writing import BURST, hands_on, kernel_with, part, write
-from support.trees import CONTAINER, CONTAINER_ID, POD
+from support.trees import CGROUPS, CONTAINER, CONTAINER_ID, POD
 
 from nriplugin.cgroup.executor import Executor
 from nriplugin.cgroup.registry import Type
@@ -278,3 +278,21 @@ def test_files_with_a_type_keep_it() -> None:
     }
     assert tree.registry.get("cpu.uclamp.max").controller == "cpu"
     assert {r.type for r in old.registry} == {r.type for r in Kernel(1).tree.registry}
+
+
+def test_a_burst_is_also_for_the_cgroup_that_crun_has_below() -> None:
+    """Both have the container's quota, and the kernel compares in each."""
+    inner = f"{CONTAINER}/container"
+    kernel = kernel_with(*CGROUPS, inner)
+    for cgroup in (CONTAINER, inner):
+        kernel.files[f"{cgroup}/cpu.max"] = "50000 100000"
+    hands = hands_on(kernel)
+    hands.carry_out([write(BURST, "20000"), write("cpu.weight", "7")], POD, CONTAINER)
+    hands.put({BURST: "10000"}, CONTAINER)
+    assert kernel.writes == [
+        (f"{CONTAINER}/{BURST}", "20000"),
+        (f"{inner}/{BURST}", "20000"),
+        (f"{CONTAINER}/cpu.weight", "7"),
+        (f"{CONTAINER}/{BURST}", "10000"),
+        (f"{inner}/{BURST}", "10000"),
+    ]

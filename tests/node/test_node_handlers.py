@@ -124,7 +124,7 @@ def seen(node: Machine, kubelet: Kubelet) -> dict[str, Any]:
                 }
                 containers |= pod.containers
                 for name, container in containers.items():
-                    one.settings[name] = kubelet.settings(container)
+                    one.settings[name] = settings_of(kubelet, container)
                 one.pod = read(node, parent, "cpu.max.burst")
                 for options, files in UPDATES:
                     update = kubelet.update(containers["burst"], **options)
@@ -138,12 +138,27 @@ def seen(node: Machine, kubelet: Kubelet) -> dict[str, Any]:
                 one.events, one.alive = go_beyond(node, containers["hungry"])
             with kubelet.sandbox("Guaranteed", handler) as pod:
                 ruled = kubelet.start(pod, "ruled", GIVEN)
-                one.settings["ruled"] = kubelet.settings(ruled)
+                one.settings["ruled"] = settings_of(kubelet, ruled)
                 parent = pod_directory(node, ruled)
                 for path in (parent, parent.rpartition("/")[0]):
                     one.ancestors[path] = read(node, path, "memory.min")["memory.min"]
         found["log"] = plugin.log()
     return found
+
+
+def settings_of(kubelet: Kubelet, container: Container) -> dict[str, str]:
+    """Return a container's settings, of these as they are where its processes are."""
+    held = kubelet.settings(container)
+    own = processes_in(kubelet.machine, container)
+    inner = read(kubelet.machine, own, "memory.oom.group", "memory.swap.max")
+    return {**held, **{file: value for file, value in inner.items() if value}}
+
+
+def processes_in(node: Machine, container: Container) -> str:
+    """Return the cgroup with the processes: crun with systemd has one more below."""
+    (own,) = container.cgroups
+    inner = f"{own}/container"
+    return inner if node.run("test", "-d", inner).code == 0 else own
 
 
 def pod_directory(node: Machine, container: Container) -> str:
@@ -193,7 +208,8 @@ def go_beyond(node: Machine, container: Container) -> tuple[dict[str, int], bool
         return {k: int(v) for k, v in (line.split() for line in text.splitlines())}
 
     events = until(look, lambda counts: counts["high"] > 0)
-    alive = bool(read(node, own, "cgroup.procs")["cgroup.procs"])
+    processes = read(node, processes_in(node, container), "cgroup.procs")
+    alive = bool(processes["cgroup.procs"])
     node.stop(pid, 9)
     return events, alive
 
