@@ -1,8 +1,8 @@
 """crun with systemd has the process in a cgroup of its own, below the container's.
 
-`unified` goes there. The container's, a scope, which is what competes with other containers, gets what
-systemd has a property for, and its weight from shares. What is left out has no effect
-unless somebody writes it to the scope as well.
+`unified` goes there. The container's own, a scope, is what competes with others; it gets
+what systemd has a property for, and its weight from shares. What is left out has no
+effect unless somebody writes it to the scope as well.
 """
 
 from __future__ import annotations
