@@ -1,6 +1,6 @@
 """crun with systemd has the process in a cgroup of its own, below the container's.
 
-`unified` goes there. The container's own, a scope, is what competes with others; it gets
+`unified` goes there. The container's own, a scope, competes with others; it gets
 what systemd has a property for, and its weight from shares. What is left out has no
 effect unless somebody writes it to the scope as well.
 """
