@@ -63,6 +63,11 @@ _SHOWS_UNIFIED: Release = (0, 10)
 _TAKES_UPDATES: Release = (0, 12)
 
 
+# A thread that wakes up with each container would be in the way of the next one's.
+CHECK_S = 1.0
+MAX_CHECKED = 20
+
+
 class NodePlugin(Plugin):
     """Decides about every container of a node."""
 
@@ -85,6 +90,9 @@ class NodePlugin(Plugin):
         self._blind_because = blind_because
         self.refusals = Refusals()
         self.without_effect = Refusals()  # told by the keeper
+        self._unchecked: list[
+            tuple[view.CreateContainerRequest, Mapping[str, str]]
+        ] = []
         self.inventory = Inventory()
         self.keeper = Keeper()
         self._tree = tree
@@ -240,9 +248,8 @@ class NodePlugin(Plugin):
             self.inventory.put(message.id, known)
         if decision.writes:
             self._write_new(request, answer)
-        # Not before: what is above may just have been raised.
         if answer.protects and self._tree is not None:
-            self.keeper.soon(partial(self._check_protection, request, answer.files))
+            self._protected(request, answer.files)
         return answer.response
 
     def update_container(  # type: ignore[override] # the view declared above
@@ -341,16 +348,25 @@ class NodePlugin(Plugin):
         cgroup = cgroups_of(_NO_POD, message)[1]
         return None if cgroup is None else memory_use(self._tree, cgroup)
 
-    def _check_protection(
+    def _protected(
         self, request: view.CreateContainerRequest, files: Mapping[str, str]
     ) -> None:
+        """Have somebody look at a container's protection, later and not at too many."""
+        if not self._unchecked:
+            self.keeper.after(CHECK_S, self._check_protection)
+        if len(self._unchecked) < MAX_CHECKED:
+            self._unchecked.append((request, files))
+
+    def _check_protection(self) -> None:
         """Say which protection has no effect, for want of the same above it."""
         assert self._tree is not None
-        pod = parse_pod(request.pod, {})
-        parent, own = cgroups_of(pod, request.container)
-        if parent is not None:
-            texts = without_effect(self._tree, parent, own, files)
-            self.without_effect.warn(_named(pod, request.container), texts)
+        unchecked, self._unchecked = self._unchecked, []
+        for request, files in unchecked:
+            pod = parse_pod(request.pod, {})
+            parent, own = cgroups_of(pod, request.container)
+            if parent is not None:
+                texts = without_effect(self._tree, parent, own, files)
+                self.without_effect.warn(_named(pod, request.container), texts)
 
     def _note(
         self, payload: bytes, message: view.Container, decision: Decision

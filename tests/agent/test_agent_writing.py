@@ -23,6 +23,7 @@ from cgroup.kernels import Kernel
 from support.harness import connected
 from support.trees import CONTAINER, POD, QOS, UID
 
+from nriplugin.agent.plugin import MAX_CHECKED
 from nriplugin.agent.writing import WritingPlugin
 from nriplugin.errors import JournalError
 from nriplugin.nri.runtime import Behaviour
@@ -335,19 +336,31 @@ def test_an_update_that_ended_is_not_undone() -> None:
 
 @pytest.mark.parametrize("raising", [True, False])
 def test_protection_without_effect_is_told(
-    raising: bool,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    raising: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By name, with the cgroup that has too little; not if we raised it just now."""
+    """By name, with the cgroup that has too little; not if we raised it."""
     node = Node(PROTECT.replace("true}", f"{str(raising).lower()}}}"))
     node.kernel.remove(CONTAINER)
-    monkeypatch.setattr(node.keeper, "soon", lambda job: job())  # a quick one
     node.create(container_at(oom_score=998))
+    node.keeper.work_when_time_is_up()
     told = "shop/web/app: memory.low" in caplog.text
     assert told is not raising
     if told:
         assert "counts for 0 bytes: /kubepods has 0, expected" in caplog.text
+
+
+def test_protection_is_looked_at_for_a_few_containers_at_a_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Many that come at once wake nobody up but once, and are not all kept."""
+    node = Node(PROTECT.replace("true}", "false}"))
+    node.kernel.remove(CONTAINER)
+    for _ in range(2):
+        for _ in range(MAX_CHECKED + 5):
+            node.create(container_at(oom_score=998))
+        assert len(node.keeper.timed) == 1
+        node.keeper.work_when_time_is_up()
+    assert caplog.text.count("counts for 0 bytes") == MAX_CHECKED  # at most so often
 
 
 def test_a_pod_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
