@@ -234,7 +234,8 @@ def test_the_node_can_be_described(tmp_path: Path) -> None:
     done = explain("--json", "--config", config, *arguments, "-", stdin=pod)
     [app] = json.loads(done.stdout)[0]["containers"]
     assert [one["file"] for one in app["writes"] if one["level"] == "container"] == [
-        "cpu.idle"
+        "cpu.idle",
+        "cpu.max.burst",
     ]
     [high] = [one["value"] for one in app["files"] if one["file"] == "memory.high"]
     assert int(high) > 7 << 30
