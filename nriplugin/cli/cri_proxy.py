@@ -6,13 +6,13 @@ import gc
 import logging
 import os
 import signal
-import sys
 import threading
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.logs import log_to_stderr
 from nriplugin.cri.addresses import SCHEME, parse_address, parse_mode
 from nriplugin.errors import CgroupError, ConfigError, NRIPluginError
 
@@ -72,11 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if args.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
+    log_to_stderr(verbose=args.verbose)
     listen = parse_address("--listen", args.listen)
     runtime = parse_address("--runtime", args.runtime)
     mode = parse_mode("--socket-mode", args.socket_mode)

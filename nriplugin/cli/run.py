@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import sys
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from google.protobuf.internal import api_implementation
 
 from nriplugin.agent.plugin import NodePlugin
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.logs import log_to_stderr
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.hands.facts import node_facts
 from nriplugin.nri.launch import DEFAULT_SOCKET, launch_from
@@ -68,11 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if args.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-    )
+    log_to_stderr(verbose=args.verbose)
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )

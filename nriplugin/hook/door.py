@@ -86,30 +86,38 @@ def handle(
         done = _told(decision)
         if not (files or decision.writes):
             return done
-        # Late: most containers have everything already.
-        from nriplugin.hook.writing import write_all
-
-        try:
-            outcomes = write_all(
-                files,
-                decision.writes,
-                node=node,
-                tree=tree,
-                cgroup=cgroup,
-                in_pod=place is not None,
-                environ=environ,
-                state_dir=state_dir,
-            )
-        except NRIPluginError as exc:
-            _fail_for(_handlers(decision, files).values(), decision, str(exc))
-            raise
-        above = []
+        failures = _write(
+            decision,
+            files,
+            node=node,
+            tree=tree,
+            cgroup=cgroup,
+            in_pod=place is not None,
+            environ=environ,
+            state_dir=state_dir,
+        )
+        remarks = []
         if place is not None:
             pod_cgroup = cgroup.rpartition("/")[0]
-            above = without_effect(tree, pod_cgroup, cgroup, decision.files)
-    return Done(
-        done.failures + _judged(outcomes, decision, files), done.remarks + above
-    )
+            remarks = without_effect(tree, pod_cgroup, cgroup, decision.files)
+    return Done(done.failures + failures, done.remarks + remarks)
+
+
+def _write(
+    decision: Decision,
+    files: Mapping[str, str],
+    **where: Any,  # noqa: ANN401 - what `write_all` wants to know
+) -> list[str]:
+    """Write, and return what went wrong, unless that has to stop the container."""
+    # Late: most containers have everything already.
+    from nriplugin.hook.writing import write_all
+
+    try:
+        outcomes = write_all(files, decision.writes, **where)
+    except NRIPluginError as exc:
+        _fail_for(_handlers(decision, files).values(), decision, str(exc))
+        raise
+    return _judged(outcomes, decision, files)
 
 
 def _told(decision: Decision) -> Done:
