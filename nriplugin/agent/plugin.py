@@ -352,10 +352,12 @@ class NodePlugin(Plugin):
         self, request: view.CreateContainerRequest, files: Mapping[str, str]
     ) -> None:
         """Have somebody look at a container's protection, later and not at too many."""
-        if not self._unchecked:
+        # The keeper takes the list away: then this one is only missed.
+        unchecked = self._unchecked
+        if not unchecked:
             self.keeper.after(CHECK_S, self._check_protection)
-        if len(self._unchecked) < MAX_CHECKED:
-            self._unchecked.append((request, files))
+        if len(unchecked) < MAX_CHECKED:
+            unchecked.append((request, files))
 
     def _check_protection(self) -> None:
         """Say which protection has no effect, for want of the same above it."""

@@ -27,6 +27,7 @@ from nriplugin.engine.decision import Level, When
 from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import NRIPluginError
 from nriplugin.hands.protection import FILES as PROTECTION
+from nriplugin.hands.telling import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from nriplugin.agent.survey import Missing
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.cgroup.tree import Tree
-    from nriplugin.cgroup.updates import Outcome
     from nriplugin.config import Config
     from nriplugin.config.file import AdoptSection
     from nriplugin.engine.decision import Decision, Write
@@ -171,7 +171,7 @@ class WritingPlugin(NodePlugin):
         cgroup = known.cgroup
         if self._hands is not None and cgroup is not None:
             _log.warning("%s: the runtime has not updated it: as before", cgroup)
-            _say(self._hands.put(known.files, cgroup))
+            tell(self._hands.put(known.files, cgroup))
 
     def _finish_update(self, container_id: str, pending: _Pending) -> None:
         with self._writing_to(container_id):
@@ -180,7 +180,7 @@ class WritingPlugin(NodePlugin):
             self._carry_out(pending)
             cgroup = pending.known.cgroup
             if pending.overtaken and self._hands is not None and cgroup is not None:
-                _say(self._hands.put(pending.known.files, cgroup))
+                tell(self._hands.put(pending.known.files, cgroup))
 
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
@@ -204,7 +204,7 @@ class WritingPlugin(NodePlugin):
             return
         hands.forget(cgroup)
         if not PROTECTION.isdisjoint(known.files):
-            _say(hands.lower(cgroup.rpartition("/")[0]))
+            tell(hands.lower(cgroup.rpartition("/")[0]))
 
     def _write_before(
         self, writes: Sequence[Write], parent: str | None, cgroup: str | None
@@ -213,13 +213,13 @@ class WritingPlugin(NodePlugin):
         before = [w for w in writes if w.when is When.BEFORE]
         if not before or parent is None or self._hands is None:
             return False
-        _say(self._hands.carry_out(before, parent, cgroup))
+        tell(self._hands.carry_out(before, parent, cgroup))
         return any(write.level is Level.CONTAINER for write in before)
 
     def _carry_out(self, pending: _Pending) -> None:
         if self._hands is not None:
             writes, cgroup = pending.writes, pending.known.cgroup
-            _say(self._hands.carry_out(writes, pending.pod, cgroup))
+            tell(self._hands.carry_out(writes, pending.pod, cgroup))
 
     # Containers that exist
 
@@ -260,10 +260,10 @@ class WritingPlugin(NodePlugin):
             if self._is_changing(one.container_id, one.was):
                 return  # or gone, or changed: then an update has asked us
             if one.pod is not None:
-                _say(hands.carry_out(before, one.pod, cgroup))
-            _say(hands.put(one.files, cgroup))
+                tell(hands.carry_out(before, one.pod, cgroup))
+            tell(hands.put(one.files, cgroup))
             if one.pod is not None:
-                _say(hands.carry_out(after, one.pod, cgroup))
+                tell(hands.carry_out(after, one.pod, cgroup))
             self.inventory.change(one.container_id, one.was, one.known)
 
     def repair(self) -> None:
@@ -279,7 +279,7 @@ class WritingPlugin(NodePlugin):
                 if self._is_changing(container_id, known):
                     continue
                 outcomes = hands.put(known.files, cgroup)
-            _say(outcomes)
+            tell(outcomes)
             for outcome in outcomes:
                 if outcome.status is Status.WRITTEN:
                     _log.info("repair: %s: %s", outcome.path, outcome.content)
@@ -300,12 +300,3 @@ class WritingPlugin(NodePlugin):
             if one is not None and monotonic() < one.until:
                 return True
         return self.inventory.get(container_id) is not known
-
-
-def _say(outcomes: Sequence[Outcome]) -> None:
-    """Tell of what went wrong; a cgroup that is gone is nothing wrong."""
-    for outcome in outcomes:
-        if not outcome.ok and outcome.status is not Status.GONE:
-            _log.warning(
-                "%s: %s: %s", outcome.path, outcome.status, outcome.reason or "refused"
-            )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 KUBEPODS = "kubepods"
 SLICE = ".slice"
 SCOPE = ".scope"
+# Where crun has the process, if it delegates the container's cgroup to it.
+CRUN_INNER = "container"
 
 # QoS class -> its cgroup below kubepods. Guaranteed pods have none of their own.
 _QOS = {"Guaranteed": (), "Burstable": ("burstable",), "BestEffort": ("besteffort",)}

@@ -101,11 +101,14 @@ class Interceptor:
             f"{prefix}RemovePodSandbox": self._pod_ended,
         }
 
-    def learn(self, facts: Mapping[str, Any], curves: Mapping[str, Curve]) -> None:
+    def learn(
+        self, facts: Mapping[str, Any], curves: Mapping[str, Curve] | None = None
+    ) -> None:
         """Take facts about the node, and curves of pods, also while serving."""
         with self._learning:
             self.facts = replace(self.facts, **facts)
-            self._curves = curves
+            if curves is not None:
+                self._curves = curves
 
     # Pods
 
@@ -228,7 +231,7 @@ class Interceptor:
         assert self._tree is not None
         facts = {} if parent is None else facts_of_pod(self._tree, parent)
         if facts:
-            self.learn(facts, self._curves)
+            self.learn(facts)
             self._files_known = True
 
     def _pod_of(self, message: cri.CreateContainerRequest) -> Pod:

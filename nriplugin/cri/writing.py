@@ -7,17 +7,16 @@ import threading
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.paths import cgroup_of_parent
-from nriplugin.cgroup.updates import Status
 from nriplugin.engine.decision import When
 from nriplugin.hands.eyes import container_cgroup, memory_use
 from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.protection import without_effect
+from nriplugin.hands.telling import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from nriplugin.cgroup.tree import Tree
-    from nriplugin.cgroup.updates import Outcome
     from nriplugin.cri.inventory import Known
     from nriplugin.engine.decision import Write
     from nriplugin.engine.model import Pod, Use
@@ -77,7 +76,7 @@ class Writing:
             if known.cgroup is not None:
                 self._hands.forget(known.cgroup)
             if not PROTECTION.isdisjoint(known.container.resources.unified):
-                _say(self._hands.lower(parent))
+                tell(self._hands.lower(parent))
 
     def pod_ended(self, pod: Pod) -> None:
         """Forget the pod's cgroup, and all below it."""
@@ -95,16 +94,5 @@ class Writing:
             if turn.over.is_set():
                 return None
             cgroup = container_cgroup(self._hands.tree, parent, container_id)
-            _say(self._hands.carry_out(due, parent, cgroup))
+            tell(self._hands.carry_out(due, parent, cgroup))
         return cgroup
-
-
-def _say(outcomes: Iterable[Outcome]) -> None:
-    """Tell of what went wrong; a cgroup that went away is no error."""
-    for outcome in outcomes:
-        if not outcome.ok and outcome.status is not Status.GONE:
-            _log.warning(
-                "%s: %s: %s: %s",
-                *(outcome.path, outcome.content),
-                *(outcome.status, outcome.reason),
-            )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup import contents
 from nriplugin.cgroup.executor import Executor
 from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.paths import CRUN_INNER
 from nriplugin.cgroup.places import identify
 from nriplugin.cgroup.registry import Resource, Type
 from nriplugin.cgroup.updates import Update
@@ -39,7 +40,6 @@ _TYPES = {
     "memory.max": Type.MEMORY_LIMIT,
 }
 _BURST = "cpu.max.burst"
-_CRUN_INNER = "container"
 
 
 class Hands:
@@ -130,7 +130,7 @@ class Hands:
     def _for_container(self, file: str, value: str, cgroup: str) -> Iterator[Update]:
         """A burst also for the cgroup that crun has below: it gets the same quota."""
         yield from updates_of(file, value, cgroup)
-        inner = f"{cgroup}/{_CRUN_INNER}"
+        inner = f"{cgroup}/{CRUN_INNER}"
         if file == _BURST and self.tree.files.exists(f"{inner}/{file}"):
             yield from updates_of(file, value, inner)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.paths import SCOPE, cgroup_of
+from nriplugin.cgroup.paths import CRUN_INNER, SCOPE, cgroup_of
 from nriplugin.cgroup.places import identify, parse_process_cgroups
 from nriplugin.hook.bundle import HookError
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # What runc and crun call the unit of a container whose spec names no cgroup.
 _DEFAULT_PREFIXES = ("runc", "crun")
-# Where crun has the process, if it delegates the container's cgroup to it.
-_CRUN_INNER = "container"
 
 
 def own_cgroup(
@@ -74,6 +72,6 @@ def _named(actual: str, names: set[str]) -> str | None:
     parts = actual.split("/")[1:]
     if not all(parts) or ".." in parts:
         return None
-    if len(parts) > 1 and parts[-1] == _CRUN_INNER and parts[-2] in names:
+    if len(parts) > 1 and parts[-1] == CRUN_INNER and parts[-2] in names:
         parts.pop()
     return "/" + "/".join(parts) if parts[-1] in names else None
