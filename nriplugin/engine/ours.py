@@ -1,6 +1,9 @@
-"""Which of a container's cgroup v2 values came from us, where nobody remembers.
+"""Which of a container's cgroup v2 values came from us.
 
-After a restart, a runtime shows what a container has, but not whose wish that was.
+`owned_by_record` knows it, from the record that travels with the container.
+`conclude_ours` is for containers without one: those that were made while the plugin was
+away and got their values by an update. It compares what a container has with what the
+engine would set, because a runtime shows a value but not who asked for it.
 """
 
 from __future__ import annotations
@@ -10,17 +13,48 @@ from typing import TYPE_CHECKING
 from nriplugin.convert.model import UNLIMITED
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed
+from nriplugin.engine.model import CORE_FILES
+from nriplugin.engine.rawfiles import OWNABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nriplugin.convert.model import Amount
     from nriplugin.engine.model import Container, NodeFacts, Pod
     from nriplugin.engine.settings import Config
+    from nriplugin.kube.managed import Managed
 
-# Files that kubelet sets itself; other cgroup v2 values of a container that are like
-# ours in name are ours, even if another configuration made them.
+# Files that kubelet sets itself. A value of any other file that a handler would set
+# today is ours, even if the handler would choose another value now.
 _KUBELETS = frozenset(
     {"memory.min", "memory.low", "memory.high", "memory.swap.max", "memory.oom.group"}
 )
+# Stands for a value that we set and do not know, and so equals none.
+UNKNOWN = ""
+
+
+def owned_by_record(
+    managed: Managed, unified: Mapping[str, str], *, shown: bool
+) -> dict[str, str]:
+    """Return the files that came from us, by the record made with the container.
+
+    `unified` is what the runtime keeps for the container, `shown` whether it tells
+    plugins of that at all.
+
+    A file that came later than the record came with an update, from us or from
+    kubelet. Counting kubelet's as ours does no harm, because kubelet sends its values
+    again with every update, and what an update asks for wins. Where the runtime does
+    not show what it keeps, any file of the conversion may have come from us since.
+    """
+    later: Mapping[str, str]
+    if shown:
+        later = {file: value for file, value in unified.items() if file in OWNABLE}
+    else:
+        later = dict.fromkeys(CORE_FILES - managed.files.keys(), UNKNOWN)
+    owned = {**managed.files, **later}
+    for file in managed.others:
+        owned.pop(file, None)
+    return owned
 
 
 def conclude_ours(
@@ -29,8 +63,9 @@ def conclude_ours(
     """Return which of a container's cgroup v2 values came from us, as far as it shows.
 
     Those that we would set today, or would have for the memory limit that we once set:
-    kubelet may have changed it while we were away. And of files that kubelet has no use
-    for, any value.
+    kubelet may have changed it while we were away. Of files that kubelet has no use
+    for, any value; but cpu.weight, cpu.max and memory.max only together, because the
+    conversion never sets one of them without the others, and another plugin does.
     """
     given = container.resources
     if not given.unified:
@@ -57,11 +92,14 @@ def _like_ours(
         files = decide(pod, container, facts, config).files
     except HandlerFailed:
         return {}
+    converted = CORE_FILES & files.keys()
+    together = len(converted) > 1 and converted <= given.unified.keys()
+    by_value = _KUBELETS if together else _KUBELETS | CORE_FILES
     return {
         file: given.unified[file]
         for file, value in files.items()
         if file in given.unified
-        and (given.unified[file] == value or file not in _KUBELETS)
+        and (given.unified[file] == value or file not in by_value)
     }
 
 

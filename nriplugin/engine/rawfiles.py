@@ -55,6 +55,8 @@ ALLOWABLE = frozenset(_OTHERS) | {
     "memory.oom.group",
     "pids.max",
 }
+# Every file that any handler may set, and that can so be ours.
+OWNABLE = ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
 # Numbers of bytes: systemd's side of a runtime takes no suffix, so neither do we.
 _BYTE_FILES = frozenset(file for file in ALLOWABLE if file.startswith("memory."))
 _PLAIN = re.compile(r"(default |max )?([0-9]+|max)( [0-9]+)?")

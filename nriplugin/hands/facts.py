@@ -13,16 +13,13 @@ from nriplugin.cgroup.paths import KUBEPODS, cgroup_path
 from nriplugin.cgroup.places import identify
 from nriplugin.cgroup.registry import Type
 from nriplugin.engine.model import CORE_FILES, NodeFacts
-from nriplugin.engine.rawfiles import ALLOWABLE
+from nriplugin.engine.rawfiles import OWNABLE
 from nriplugin.engine.runtimes import parse_version
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     from nriplugin.cgroup.node import Node
     from nriplugin.cgroup.tree import Tree
-
-# Everything that any handler may set.
-WANTED = CORE_FILES | ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
 
 _MEMINFO = "/proc/meminfo"
 
@@ -81,7 +78,7 @@ def container_files(tree: Tree, cgroup: str) -> frozenset[str] | None:
         handed_on = files.read(f"{cgroup}/cgroup.subtree_control").split()
         if not handed_on:  # there is nothing below it yet
             return None
-        there = (f for f in WANTED if f.partition(".")[0] in handed_on)
+        there = (f for f in OWNABLE if f.partition(".")[0] in handed_on)
         return frozenset(f for f in there if files.exists(f"{cgroup}/{f}"))
     except CgroupError:
         return None

@@ -15,7 +15,8 @@ from nriplugin.cgroup.mounts import Mounts
 from nriplugin.cgroup.node import ENV_HOST_ROOT, Node
 from nriplugin.cgroup.paths import Driver
 from nriplugin.cgroup.version import ROOT, Version, detect_version
-from nriplugin.hands.facts import WANTED, node_facts
+from nriplugin.engine.rawfiles import OWNABLE
+from nriplugin.hands.facts import node_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,6 @@ def facts_for(node: Node, tree: Tree, cgroup: str) -> NodeFacts:
 
     No OCI runtime: nothing goes through one.
     """
-    files = frozenset(f for f in WANTED if tree.files.exists(f"{cgroup}/{f}"))
+    files = frozenset(f for f in OWNABLE if tree.files.exists(f"{cgroup}/{f}"))
     facts = node_facts(node, tree)
     return replace(facts, files=files, oci_runtime=None, writable=True)
