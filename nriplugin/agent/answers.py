@@ -1,7 +1,9 @@
 """From a decision to the answer that an NRI runtime takes.
 
-Only `unified` keys leave, and shares of 0 where a container is to be idle: a
-`memory.limit` in an adjustment would silently set the swap limit too.
+Only `unified` keys of ours leave, and shares of 0 where a container is to be idle: a
+`memory.limit` in an adjustment would silently set the swap limit too, and whatever an
+answer to an update repeats of the request counts as set by us, so that another plugin
+that sets it fails the update. With a new container goes the record of what we set.
 """
 
 from __future__ import annotations
@@ -9,19 +11,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.kube.managed import KEY as MANAGED_KEY
+from nriplugin.kube.managed import render_managed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from nriplugin.engine.decision import Decision
 
 
-def adjustment(decision: Decision) -> nri.CreateContainerResponse | None:
-    """Return the answer to a creation; None if there is nothing to adjust."""
+def adjustment(
+    decision: Decision, expected: Mapping[str, str], others: Collection[str]
+) -> nri.CreateContainerResponse | None:
+    """Return the answer to a creation; None if there is nothing to adjust.
+
+    Args:
+        decision: about the container.
+        expected: what its files hold when all of the decision is done.
+        others: files that had a value before us, which are recorded as not ours.
+    """
     files = decision.files
-    if not files:
+    if not (expected or others):
         return None
     response = nri.CreateContainerResponse()
+    response.adjust.annotations[MANAGED_KEY] = render_managed(expected, others)
+    if not files:
+        return response
     resources = response.adjust.linux.resources
     unified = resources.unified
     for file, value in files.items():
@@ -31,19 +46,17 @@ def adjustment(decision: Decision) -> nri.CreateContainerResponse | None:
     return response
 
 
-def whole_update(
-    container_id: str, asked: nri.LinuxResources, decision: Decision
+def answer_to_update(
+    container_id: str, decision: Decision
 ) -> nri.UpdateContainerResponse | None:
-    """Return the answer to an update: all that was asked for, and our files.
+    """Return the answer to an update, which the runtime lays over the request.
 
-    Also where there are none: a runtime that drops files must not see the shares of a
-    container that is idle.
+    Never an entry without resources, which would wipe the request.
     """
     if not (decision.files or decision.cleared):
         return None
     response = nri.UpdateContainerResponse()
     update = response.update.add(container_id=container_id)
-    update.linux.resources.CopyFrom(asked)
     update.linux.resources.unified.update(decision.files)
     if decision.cleared:
         _clear(update.linux.resources)

@@ -12,6 +12,7 @@ from nriplugin.agent.plugin import NodePlugin
 
 if TYPE_CHECKING:
     from nriplugin.agent.answered import Answer
+    from nriplugin.agent.inventory import Known
     from nriplugin.agent.plan import Plan
     from nriplugin.api import view_pb2 as view
     from nriplugin.engine.decision import Decision
@@ -43,6 +44,10 @@ class AskedPlugin(NodePlugin):
         """Write nothing."""
 
     def _updating(
-        self, pod: Pod, request: view.UpdateContainerRequest, decision: Decision
+        self,
+        pod: Pod,
+        request: view.UpdateContainerRequest,
+        known: Known,
+        decision: Decision,
     ) -> None:
         """Take note of nothing."""

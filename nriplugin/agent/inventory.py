@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from nriplugin.cgroup.paths import cgroup_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
+
+    from nriplugin.engine.decision import Decision
 
 
 class Known(NamedTuple):
@@ -22,6 +24,9 @@ class Known(NamedTuple):
     files: Mapping[str, str]  # that are to hold these values, by our decision
     # Files that came from us too, with values that we would not give them now.
     outdated: Mapping[str, str] = MappingProxyType({})
+    # Whether the runtime has written all of its files: before that, a file that has
+    # another value has not drifted.
+    started: bool = False
 
     @property
     def ours(self) -> Mapping[str, str]:
@@ -32,6 +37,21 @@ class Known(NamedTuple):
     def cgroup(self) -> str | None:
         """Return the container's cgroup, where it has one that we understand."""
         return cgroup_of(self.cgroups_path)
+
+    def after(self, decision: Decision, explicit: Container[str]) -> Known:
+        """Return what the container is once an update is done.
+
+        `explicit` are the files that kubelet or another plugin sets with the update,
+        which are no longer ours.
+        """
+        files = {f: v for f, v in self.files.items() if f not in explicit}
+        files.update(decision.expected())
+        outdated = {
+            f: v
+            for f, v in self.outdated.items()
+            if f not in explicit and f not in files
+        }
+        return self._replace(files=files, outdated=outdated)
 
 
 class Inventory:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.agent.answered import Answer
-from nriplugin.agent.answers import adjustment, files_update, whole_update
+from nriplugin.agent.answers import adjustment, answer_to_update, files_update
 from nriplugin.agent.inventory import Inventory, Known
 from nriplugin.agent.keeper import Keeper
 from nriplugin.agent.plan import Plan
@@ -26,13 +26,15 @@ from nriplugin.agent.reading import (
     read_existing,
 )
 from nriplugin.agent.refusals import Refusals
-from nriplugin.agent.survey import recognise, survey
+from nriplugin.agent.survey import Ownership, recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert.sources import core_from_nri
+from nriplugin.engine.case import wishes_in
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
-from nriplugin.engine.ours import conclude_ours
+from nriplugin.engine.rawfiles import OWNABLE
+from nriplugin.engine.settings import Send
 from nriplugin.engine.updating import decide_update
 from nriplugin.hands.eyes import memory_use
 from nriplugin.hands.facts import facts_of_pod
@@ -42,9 +44,9 @@ from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from nriplugin.agent.survey import Missing
+    from nriplugin.agent.survey import Correction
     from nriplugin.cgroup.tree import Tree
     from nriplugin.config import Config
     from nriplugin.config.file import AdoptSection
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Use
     from nriplugin.nri.releases import Release
+
+    Job = Callable[[], None]
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +70,11 @@ _TAKES_UPDATES: Release = (0, 12)
 # A thread that wakes up with each container would be in the way of the next one's.
 CHECK_S = 1.0
 MAX_CHECKED = 20
+
+# Containers that the runtime updates with the answer to Synchronize, while others wait,
+# and how many each second after that, where the configuration does not say.
+AT_ONCE = 50
+PER_SECOND = 10
 
 
 class NodePlugin(Plugin):
@@ -103,6 +112,7 @@ class NodePlugin(Plugin):
         self._curve_certain = False
         self._adopt: AdoptSection | None = None
         self._release: Release = (0, 0)
+        self._ownership = Ownership(shown=False)
 
     def close(self) -> None:
         """End what goes on beside the requests."""
@@ -162,19 +172,27 @@ class NodePlugin(Plugin):
         """Learn from existing containers, and give them what they miss, if asked to."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         self.inventory.replace({})
-        if self._plan.idle:
+        if self._plan.facts.cgroup_version != 2:
             return None
-        if self._tree is not None:
+        if self._tree is not None and not self._plan.idle:
             self._recognise_curve(containers, self._tree)
-        if not self._remembers:
-            return None
-        known, missing = survey(pods, containers, self._plan, self._tree)
-        self.inventory.replace(known)
-        if self._adopt is None or not missing:
-            return None
-        for one in missing:
-            self.refusals.warn(one.who, one.warnings)
-        return self._adopt_missing(missing, self._adopt)
+        self._ownership = Ownership(self._release >= _SHOWS_UNIFIED, self._records())
+        found = survey(
+            *(pods, containers, self._plan, self._tree, self._ownership),
+            complete=self._remembers,
+        )
+        self.inventory.replace(found.known)
+        updates: list[nri.ContainerUpdate] = []
+        later: list[Job] = []
+        if found.stale:
+            self._put_right(found.stale, updates, later)
+        adopt = self._adopt
+        if adopt is not None and found.missing:
+            for one in found.missing:
+                self.refusals.warn(one.who, one.warnings)
+            self._adopt_missing(found.missing, adopt.at_once, updates, later)
+        self.keeper.paced(later, PER_SECOND if adopt is None else adopt.per_second)
+        return updates
 
     def _recognise_curve(
         self, containers: Sequence[view.Container], tree: Tree
@@ -186,35 +204,73 @@ class NodePlugin(Plugin):
             # Later, what is there may all be ours, and teach nothing.
             if found.certain or not self._curve_certain:
                 self._curve_certain = found.certain
-                evidence = found.evidence
-                facts = replace(facts, curve=found.curve, curve_evidence=evidence)
+                facts = replace(
+                    facts,
+                    curve=found.curve,
+                    curve_evidence=found.evidence,
+                    curve_native=found.native,
+                )
             self._plan = replace(self._plan, facts=facts, curves=curves)
         if self._plan.config.curve is None:  # else it is for a time without that
             _log.info("curve: %s (%s)", facts.curve, facts.curve_evidence)
 
-    def _adopt_missing(
-        self, missing: Sequence[Missing], adopt: AdoptSection
-    ) -> list[nri.ContainerUpdate]:
-        """Have the runtime write: the first ones in its answer, the rest by and by."""
-        carried = [one for one in missing if _carried(one)]
-        now, later = carried[: adopt.at_once], carried[adopt.at_once :]
-        if later and self._release < _TAKES_UPDATES:
-            _log.warning(
-                "adopt: %d containers are left as they are: this runtime may hang on "
-                "updates that it did not ask for",
-                len(later),
-            )
-            later = []
-        _log.info("adopt: %d containers now, %d later", len(now), len(later))
-        self.keeper.paced(
-            [partial(self._adopt_later, one) for one in later],
-            adopt.per_second,
-        )
-        for one in now:
-            self.inventory.change(one.container_id, one.was, one.known)
-        return [files_update(one.container_id, _carried(one)) for one in now]
+    def _records(self) -> Mapping[str, Mapping[str, str]]:
+        """Return what the state directory says about containers."""
+        return {}
 
-    def _adopt_later(self, one: Missing) -> None:
+    def _put_right(
+        self,
+        stale: Sequence[Correction],
+        updates: list[nri.ContainerUpdate],
+        later: list[Job],
+    ) -> None:
+        """Undo what our old values did to resizes in our absence.
+
+        By the runtime, so that it does not write the old values again.
+        """
+        _log.warning(
+            "%d containers were resized while the plugin was away and kept its old "
+            "values: they get the new ones",
+            len(stale),
+        )
+        for one in stale:
+            self.refusals.warn(one.who, [f"resized in our absence: {_listed(one)}"])
+        self._send(stale, AT_ONCE, updates, later)
+
+    def _adopt_missing(
+        self,
+        missing: Sequence[Correction],
+        at_once: int,
+        updates: list[nri.ContainerUpdate],
+        later: list[Job],
+    ) -> None:
+        """Give containers what they would get if they were made now."""
+        self._send(missing, at_once, updates, later)
+
+    def _send(
+        self,
+        corrections: Sequence[Correction],
+        at_once: int,
+        updates: list[nri.ContainerUpdate],
+        later: list[Job],
+    ) -> None:
+        """Have the runtime write: the first ones in its answer, the rest by and by."""
+        corrections = [one for one in corrections if _carried(one)]
+        now, rest = corrections[:at_once], corrections[at_once:]
+        if rest and self._release < _TAKES_UPDATES:
+            _log.warning(
+                "%d containers are left as they are: this runtime may hang on updates "
+                "that it did not ask for",
+                len(rest),
+            )
+            rest = []
+        _log.info("%d containers are updated now, %d later", len(now), len(rest))
+        later += [partial(self._send_later, one) for one in rest]
+        for one in now:
+            if self.inventory.change(one.container_id, one.was, one.known):
+                updates.append(files_update(one.container_id, _carried(one)))
+
+    def _send_later(self, one: Correction) -> None:
         if self.inventory.change(one.container_id, one.was, one.known):
             self.enqueue_update(files_update(one.container_id, _carried(one)))
 
@@ -255,28 +311,44 @@ class NodePlugin(Plugin):
     def update_container(  # type: ignore[override] # the view declared above
         self, request: view.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
-        """Answer with kubelet's whole request, which ours replaces, and the files."""
+        """Answer with the v2 files that are to be laid over kubelet's request."""
         plan = self._plan
-        message, wanted = request.container, request.linux_resources
-        known = self.inventory.get(message.id)
-        if plan.idle and known is None:
+        if plan.facts.cgroup_version != 2:
             return None
+        message = request.container
         pod = parse_pod(request.pod, plan.curves)
-        container = read_existing(message)
-        ours = (
-            known.ours
-            if known
-            else conclude_ours(pod, container, plan.facts, plan.config)
-        )
-        container = container._replace(ours=ours)
-        asked = core_from_nri(wanted)
+        known, container = self._existing(pod, message, plan)
+        if plan.idle and not container.ours:
+            return None
+        asked = core_from_nri(request.linux_resources)
         use = self._use_of(message, asked)
         decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
         if decision.refused or decision.warnings:
             self._note(request.pod, message, decision)
-        if known is not None or decision.writes or self._remembers:
-            self._updating(pod, request, decision)
-        return whole_update(message.id, wanted, decision)
+        if decision.files or decision.writes or known.ours:
+            self._updating(pod, request, known, decision)
+        return answer_to_update(message.id, decision)
+
+    def fallback_update(
+        self, request: view.UpdateContainerRequest
+    ) -> nri.UpdateContainerResponse | None:
+        """Answer with the conversion alone, where an empty answer undoes the update.
+
+        Raises:
+            RequestFails: there is no conversion, and kubelet has to try again.
+        """
+        plan = self._plan
+        if plan.facts.cgroup_version != 2:
+            return None
+        message = request.container
+        pod = parse_pod(request.pod, plan.curves)
+        _, container = self._existing(pod, message, plan)
+        if not container.ours:
+            return None
+        asked = core_from_nri(request.linux_resources)
+        facts = replace(plan.facts, writable=False)
+        decision = decide_update(pod, container, asked, facts, plan.config.bare())
+        return answer_to_update(message.id, decision)
 
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
@@ -302,35 +374,35 @@ class NodePlugin(Plugin):
         decision = decide(pod, container, plan.facts, plan.config)
         files = decision.expected()
         protects = not PROTECTION.isdisjoint(files)
-        return Answer(decision, adjustment(decision), files, protects)
+        response = adjustment(decision, files, _others(container, decision))
+        return Answer(decision, response, files, protects)
+
+    def _existing(
+        self, pod: Pod, message: view.Container, plan: Plan
+    ) -> tuple[Known, Container]:
+        """Return a container that exists, and what of it is ours."""
+        container = read_existing(message)
+        known = self.inventory.get(message.id)
+        if known is None:
+            ours = self._ownership.of(message, pod, container, plan)
+            started = message.state != nri.CONTAINER_CREATED
+            known = Known(message.linux.cgroups_path, {}, ours, started)
+        return known, container._replace(ours=known.ours)
 
     def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
         """Do what a decision about a new container has the executor do."""
         raise NotImplementedError  # facts that say so have no executor
 
     def _updating(
-        self, pod: Pod, request: view.UpdateContainerRequest, decision: Decision
+        self,
+        pod: Pod,
+        request: view.UpdateContainerRequest,
+        known: Known,
+        decision: Decision,
     ) -> None:
         """Take note of a container that is about to be changed."""
-        self.inventory.put(request.container.id, self._becoming(request, decision))
-
-    def _becoming(
-        self, request: view.UpdateContainerRequest, decision: Decision
-    ) -> Known:
-        message, explicit = request.container, request.linux_resources.unified
-        expected = decision.expected()
-        path = message.linux.cgroups_path
-        known = self.inventory.get(message.id)
-        if known is None:
-            return Known(path, expected)
-        # What somebody sets explicitly now is no longer ours.
-        kept = {f: v for f, v in known.files.items() if f not in explicit}
-        outdated = {
-            f: v
-            for f, v in known.outdated.items()
-            if f not in explicit and f not in expected
-        }
-        return Known(path, {**kept, **expected}, outdated)
+        become = known.after(decision, request.linux_resources.unified)
+        self.inventory.put(request.container.id, become)
 
     def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:
         """Find out which files containers have here: in a pod's cgroup they show."""
@@ -382,10 +454,28 @@ def _named(pod: view.PodSandbox | Pod, message: view.Container) -> str:
     return f"{pod.namespace}/{pod.name}/{name}"
 
 
+def _others(container: Container, decision: Decision) -> list[str]:
+    """Return the files that have somebody else's value, to be recorded as not ours.
+
+    A node that sends only what differs keeps its specifications free of us, unless it
+    has something to send.
+    """
+    unified = container.resources.unified
+    sparing = decision.settings.resources.send is Send.DIFFERENT
+    if not unified or (sparing and not decision.files):
+        return []
+    wishes = wishes_in(unified)
+    return [file for file in wishes if file in OWNABLE and file not in decision.files]
+
+
 def _bare(resources: Resources) -> Container:
     return Container("", "", resources)
 
 
-def _carried(one: Missing) -> dict[str, str]:
+def _listed(one: Correction) -> str:
+    return ", ".join(f"{file}={value}" for file, value in one.files.items())
+
+
+def _carried(one: Correction) -> dict[str, str]:
     """Return what a runtime can still give a container."""
     return {f: v for f, v in one.files.items() if not (one.idle and f == "cpu.idle")}

@@ -10,11 +10,14 @@ from nriplugin.cgroup.paths import cgroup_of, cgroup_of_parent
 from nriplugin.convert.sources import Zero, core_from_nri, read_amount
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.runtimes import oci_runtime_of
+from nriplugin.kube.managed import KEY as MANAGED_KEY
+from nriplugin.kube.managed import parse_managed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.convert import Curve
+    from nriplugin.kube.managed import Managed
 
 _CRIO_METADATA = "io.kubernetes.cri-o.Metadata"
 
@@ -50,14 +53,31 @@ def name_of(container: view.Container) -> str:
     name = container.name
     if name:
         return name
+    metadata = _annotation(container, _CRIO_METADATA)
+    return "" if metadata is None else _name_in(metadata)
+
+
+def managed_of(container: view.Container, pod: Pod) -> Managed | None:
+    """Return the record of what we set when the container was made, if it has one.
+
+    Runtimes copy annotations of a pod to its containers, and anybody may write those:
+    a record that is the pod's too is not ours.
+    """
+    text = _annotation(container, MANAGED_KEY)
+    if text is None or pod.annotations.get(MANAGED_KEY) == text:
+        return None
+    return parse_managed(text)
+
+
+def _annotation(container: view.Container, key: str) -> str | None:
+    """Return an annotation, parsing as few of the entries as possible."""
+    encoded = key.encode()
     for entry in container.annotations:
-        if (
-            _CRIO_METADATA.encode() in entry
-        ):  # somewhere: pods' annotations are here too
+        if encoded in entry:  # in its key, or in what somebody wrote as its value
             annotation = view.StringEntry.FromString(entry)
-            if annotation.key == _CRIO_METADATA:
-                return _name_in(annotation.value)
-    return ""
+            if annotation.key == key:
+                return annotation.value
+    return None
 
 
 def _name_in(metadata: str) -> str:

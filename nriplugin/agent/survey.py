@@ -1,18 +1,26 @@
-"""What the containers that exist tell, and what they miss."""
+"""What the containers that exist tell: the curve, what is ours, what they miss.
+
+And which of our values no longer fit a container's numbers, because kubelet resized it
+while we were away.
+"""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.agent.inventory import Known
-from nriplugin.agent.reading import cgroups_of, read_existing, read_pod
+from nriplugin.agent.reading import cgroups_of, managed_of, read_existing, read_pod
+from nriplugin.api.nri_pb2 import CONTAINER_CREATED
 from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.cgroup.quirks_contents import same
 from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
-from nriplugin.engine.ours import conclude_ours
+from nriplugin.engine.ours import UNKNOWN, conclude_ours, owned_by_record
+from nriplugin.engine.stale import changed_numbers
+from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError
 from nriplugin.hands.eyes import held, memory_use, observe
 
@@ -24,14 +32,15 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.tree import Tree
     from nriplugin.convert import Curve
     from nriplugin.engine.curve import Observation, Recognised
-    from nriplugin.engine.decision import Write
+    from nriplugin.engine.decision import Decision, Write
+    from nriplugin.engine.model import Container, Use
 
 # Each costs a few system calls, while the runtime waits for an answer.
 MAX_OBSERVED = 500
 
 
-class Missing(NamedTuple):
-    """What a container has not got, and would get if it were made now."""
+class Correction(NamedTuple):
+    """What a container is to be given, although nobody has asked about it."""
 
     container_id: str
     was: Known  # if that is no longer so, the rest is no longer true either
@@ -42,6 +51,36 @@ class Missing(NamedTuple):
     idle: bool  # which takes cleared shares, so no runtime can do it afterwards
     who: str  # for people
     warnings: Sequence[str]
+
+
+class Survey(NamedTuple):
+    """What is known of containers, and what is to be done about them."""
+
+    known: dict[str, Known]
+    missing: list[Correction]  # what they would get if they were made now
+    stale: list[Correction]  # what they had from us, made of other numbers
+
+
+class Ownership(NamedTuple):
+    """Where it says which values are ours."""
+
+    # Whether the runtime shows the cgroup v2 values that it keeps for a container.
+    shown: bool
+    # From the state directory, by container.
+    records: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+
+    def of(
+        self, message: view.Container, pod: Pod, container: Container, plan: Plan
+    ) -> Mapping[str, str]:
+        """Return the files of a container that came from us, with their values."""
+        record = self.records.get(message.id)
+        if record is not None:
+            return record
+        managed = managed_of(message, pod)
+        if managed is not None:
+            unified = container.resources.unified
+            return owned_by_record(managed, unified, shown=self.shown)
+        return conclude_ours(pod, container, plan.facts, plan.config)
 
 
 def recognise(
@@ -70,60 +109,144 @@ def survey(
     containers: Iterable[view.Container],
     plan: Plan,
     tree: Tree | None,
-) -> tuple[dict[str, Known], list[Missing]]:
-    """Return what is known of containers that exist, and what they miss."""
+    ownership: Ownership,
+    *,
+    complete: bool,
+) -> Survey:
+    """Look at everything that exists.
+
+    If not `complete`, then only for values of ours that no longer fit, and nothing is
+    known of containers but what the state directory says.
+    """
     by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
-    known: dict[str, Known] = {}
-    missing: list[Missing] = []
+    found = Survey({}, [], [])
     for message in containers:
         pod = by_id.get(message.pod_sandbox_id, _NO_POD)
-        parent, cgroup = cgroups_of(pod, message)
-        use = None if tree is None or cgroup is None else memory_use(tree, cgroup)
         try:
-            container = read_existing(message)
-            concluded = conclude_ours(pod, container, plan.facts, plan.config)
-            container = container._replace(ours=concluded)
-            decision = decide(pod, container, plan.facts, plan.config, use)
+            look = _Look(message, pod, plan, tree, ownership)
+            if complete:
+                look.completely(found)
+            else:
+                look.for_stale_values(found, recorded=message.id in ownership.records)
         except (ConversionError, HandlerFailed):
             continue  # it runs, whatever we think of it
-        wanted = decision.expected()
-        has = container.resources.unified
-        ours = {f: v for f, v in wanted.items() if has.get(f) == v}
-        outdated = {f: v for f, v in concluded.items() if f not in ours}
-        was = Known(message.linux.cgroups_path, ours, outdated)
-        known[message.id] = was
-        absent = {
-            file: value
-            for file, value in decision.files.items()
-            if file not in ours and not _holds(tree, cgroup, file, value)
-        }
-        if absent or decision.writes:
-            become = Known(message.linux.cgroups_path, wanted)
-            who = f"{pod.namespace}/{pod.name}/{container.name or message.id[:13]}"
-            # All of them are about memory.high; what has it already is not warned of.
-            warnings = decision.warnings if "memory.high" in absent else ()
-            missing.append(
-                Missing(
-                    container_id=message.id,
-                    was=was,
-                    known=become,
-                    pod=parent,
-                    files=absent,
-                    writes=decision.writes,
-                    idle=bool(decision.cleared),
-                    who=who,
-                    warnings=warnings,
-                )
-            )
-    return known, missing
+    return found
 
 
 _NO_POD = Pod()
 
 
-def _holds(tree: Tree | None, cgroup: str | None, file: str, value: str) -> bool:
-    """Whether a file has its value already; what cannot be seen may not."""
-    if tree is None or cgroup is None:
-        return False
-    there = held(tree, cgroup, file)
-    return there is not None and same(file, value, there)
+class _Look:
+    """One container, as it is looked at."""
+
+    def __init__(
+        self,
+        message: view.Container,
+        pod: Pod,
+        plan: Plan,
+        tree: Tree | None,
+        ownership: Ownership,
+    ) -> None:
+        self.message, self.pod, self.plan, self.tree = message, pod, plan, tree
+        self.parent, self.cgroup = cgroups_of(pod, message)
+        container = read_existing(message)
+        self.ours = ownership.of(message, pod, container, plan)
+        self.container = container._replace(ours=self.ours)
+        self.shown = ownership.shown
+        self.stored = self._stored()
+
+    def for_stale_values(self, found: Survey, *, recorded: bool) -> None:
+        """Add what a resize in our absence left behind."""
+        was = self._known({})
+        stale = self._stale(was)
+        if stale is not None:
+            found.stale.append(stale)
+        if recorded or stale is not None:
+            found.known[self.message.id] = was
+
+    def completely(self, found: Survey) -> None:
+        """Add all that there is to say."""
+        message, plan = self.message, self.plan
+        use = self._use()
+        decision = decide(self.pod, self.container, plan.facts, plan.config, use)
+        wanted = decision.expected()
+        was = self._known(wanted)
+        stale = self._stale(was)
+        found.known[message.id] = was
+        if stale is not None:
+            found.stale.append(stale)
+            was = stale.known  # by the time that anything is done about the rest
+        absent = {
+            file: value
+            for file, value in decision.files.items()
+            if was.files.get(file) != value and not self._holds(file, value)
+        }
+        if absent or decision.writes:
+            become = was._replace(files=wanted, outdated={})
+            found.missing.append(self._correction(was, become, absent, decision))
+
+    def _known(self, wanted: Mapping[str, str]) -> Known:
+        message = self.message
+        files = {f: v for f, v in wanted.items() if self.stored.get(f) == v}
+        outdated = {f: v for f, v in self.ours.items() if f not in files}
+        started = message.state != CONTAINER_CREATED
+        return Known(message.linux.cgroups_path, files, outdated, started)
+
+    def _use(self) -> Use | None:
+        if self.tree is None or self.cgroup is None:
+            return None
+        return memory_use(self.tree, self.cgroup)
+
+    def _stale(self, was: Known) -> Correction | None:
+        """Return what a resize in our absence left behind, put right."""
+        asked = changed_numbers(self.container.resources, self.stored)
+        if asked is None:
+            return None
+        plan = self.plan
+        decision = decide_update(
+            self.pod, self.container, asked, plan.facts, plan.config, self._use()
+        )
+        files = {f: v for f, v in decision.files.items() if self.stored.get(f) != v}
+        if not (files or decision.writes):
+            return None
+        return self._correction(was, was.after(decision, ()), files, decision)
+
+    def _stored(self) -> dict[str, str]:
+        """Return the values of ours that the runtime keeps, as far as they show.
+
+        Where the runtime does not tell, they are the ones that we know of and that the
+        kernel still holds.
+        """
+        unified, ours = self.container.resources.unified, self.ours
+        if self.shown:
+            return {file: unified[file] for file in ours if file in unified}
+        return {
+            file: value
+            for file, value in ours.items()
+            if value != UNKNOWN and self._holds(file, value)
+        }
+
+    def _holds(self, file: str, value: str) -> bool:
+        """Whether a file has a value; what cannot be seen may not."""
+        if self.tree is None or self.cgroup is None:
+            return False
+        there = held(self.tree, self.cgroup, file)
+        return there is not None and same(file, value, there)
+
+    def _correction(
+        self, was: Known, become: Known, files: Mapping[str, str], decision: Decision
+    ) -> Correction:
+        pod, message = self.pod, self.message
+        name = self.container.name or message.id[:13]
+        return Correction(
+            container_id=message.id,
+            was=was,
+            known=become,
+            pod=self.parent,
+            files=files,
+            writes=decision.writes,
+            idle=bool(decision.cleared),
+            who=f"{pod.namespace}/{pod.name}/{name}",
+            # All of them are about memory.high; what has it already is not warned of.
+            warnings=decision.warnings if "memory.high" in files else (),
+        )

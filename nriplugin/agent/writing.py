@@ -30,22 +30,26 @@ from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.telling import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nriplugin.agent.answered import Answer
-    from nriplugin.agent.survey import Missing
+    from nriplugin.agent.survey import Correction
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.cgroup.tree import Tree
     from nriplugin.config import Config
-    from nriplugin.config.file import AdoptSection
     from nriplugin.engine.decision import Decision, Write
     from nriplugin.engine.model import NodeFacts, Pod
     from nriplugin.hands.hands import Hands
+    from nriplugin.hands.records import OwnershipRecords
+
+    Job = Callable[[], None]
 
 _log = logging.getLogger(__name__)
 
 # A runtime that says nothing for so long about an update has failed at it.
 UPDATE_PATIENCE_S = 10.0
+# A runtime that gets an update with our answer has done it by then.
+SETTLED_S = 2.0
 
 
 class _Pending(NamedTuple):
@@ -56,6 +60,7 @@ class _Pending(NamedTuple):
     writes: Sequence[Write]
     until: float  # when the runtime is not expected to be at it any more
     overtaken: bool = False  # by a write of ours, of what was right until then
+    was: Mapping[str, str] = MappingProxyType({})  # ours before an update
 
 
 class WritingPlugin(NodePlugin):
@@ -70,10 +75,18 @@ class WritingPlugin(NodePlugin):
     )
 
     def __init__(
-        self, facts: NodeFacts, tree: Tree, open_hands: Callable[[], Hands]
+        self,
+        facts: NodeFacts,
+        tree: Tree,
+        open_hands: Callable[[], Hands],
+        records: OwnershipRecords | None = None,
     ) -> None:
-        """Write through the hands, which are opened when a configuration needs them."""
+        """Write through the hands, which are opened when a configuration needs them.
+
+        `records` keep what updates set, where there is a state directory.
+        """
         self._open_hands = open_hands
+        self._kept = records
         self._hands: Hands | None = None
         self._repairs = False
         # By container: those that are to start, and those that are being updated.
@@ -128,19 +141,27 @@ class WritingPlugin(NodePlugin):
         pending = self._starting.pop(container.id, None)
         if pending is not None:
             self._carry_out(pending)
+        known = self.inventory.get(container.id)
+        if known is not None and not known.started:
+            self.inventory.put(container.id, known._replace(started=True))
 
     # Updates
 
     def _updating(
-        self, pod: Pod, request: view.UpdateContainerRequest, decision: Decision
+        self,
+        pod: Pod,
+        request: view.UpdateContainerRequest,
+        known: Known,
+        decision: Decision,
     ) -> None:
         message, writes = request.container, decision.writes
         parent, cgroup = cgroups_of(pod, message)
         pending = _Pending(
-            self._becoming(request, decision),
+            known.after(decision, request.linux_resources.unified),
             parent or "",
             [w for w in writes if w.when is When.AFTER],
             monotonic() + UPDATE_PATIENCE_S,
+            was=known.ours,
         )
         # Said before asking: either the keeper sees it and leaves the container alone,
         # or we see the keeper, and what it is writing is put right later.
@@ -158,6 +179,9 @@ class WritingPlugin(NodePlugin):
         pending = self._updates.pop(container.id, None)
         if pending is not None:
             self.inventory.put(container.id, pending.known)
+            ours = pending.known.ours
+            if ours != pending.was and self._kept is not None:
+                self.keeper.soon(partial(self._kept.put, container.id, ours))
             if pending.writes or pending.overtaken:
                 self.keeper.soon(partial(self._finish_update, container.id, pending))
 
@@ -189,6 +213,8 @@ class WritingPlugin(NodePlugin):
         self._starting.pop(container.id, None)
         self._updates.pop(container.id, None)
         known = self.inventory.drop(container.id)
+        if known is not None and self._kept is not None:
+            self.keeper.soon(partial(self._kept.drop, container.id))
         if known is not None and self._hands is not None:
             self.keeper.soon(partial(self._after_removal, self._hands, known))
 
@@ -233,24 +259,54 @@ class WritingPlugin(NodePlugin):
         self._updates.clear()
         if self._hands is not None:
             self.keeper.soon(self._hands.sweep)
-        return super().synchronize(pods, containers)
+        updates = super().synchronize(pods, containers)
+        if self._kept is not None and self._ownership.records.keys() - there:
+            self.keeper.soon(partial(self._kept.keep_only, there))
+        return updates
+
+    def _records(self) -> Mapping[str, Mapping[str, str]]:
+        return {} if self._kept is None else self._kept.load()
+
+    def _send(
+        self,
+        corrections: Sequence[Correction],
+        at_once: int,
+        updates: list[nri.ContainerUpdate],
+        later: list[Job],
+    ) -> None:
+        """Have the runtime write what it can, and do the rest when it is done."""
+        hands = self._hands
+        if hands is None:
+            super()._send(corrections, at_once, updates, later)
+            return
+        for one in corrections[:at_once]:
+            before = [w for w in one.writes if w.when is When.BEFORE]
+            if before and one.pod is not None:
+                tell(hands.carry_out(before, one.pod, one.was.cgroup))
+            finish = partial(self._adopt_one, one._replace(was=one.known))
+            self.keeper.after(SETTLED_S, finish)
+        super()._send(corrections[:at_once], at_once, updates, later)
+        rest = corrections[at_once:]
+        later += [partial(self._adopt_one, one) for one in rest]
 
     def _adopt_missing(
-        self, missing: Sequence[Missing], adopt: AdoptSection
-    ) -> list[nri.ContainerUpdate]:
+        self,
+        missing: Sequence[Correction],
+        at_once: int,
+        updates: list[nri.ContainerUpdate],
+        later: list[Job],
+    ) -> None:
         """Write by ourselves: the first ones soon, the rest by and by."""
         if self._hands is None:
-            return super()._adopt_missing(missing, adopt)
-        now, later = missing[: adopt.at_once], missing[adopt.at_once :]
-        _log.info("adopt: %d containers now, %d later", len(now), len(later))
+            super()._adopt_missing(missing, at_once, updates, later)
+            return
+        now, rest = missing[:at_once], missing[at_once:]
+        _log.info("adopt: %d containers now, %d later", len(now), len(rest))
         for one in now:
             self.keeper.soon(partial(self._adopt_one, one))
-        self.keeper.paced(
-            [partial(self._adopt_one, one) for one in later], adopt.per_second
-        )
-        return []
+        later += [partial(self._adopt_one, one) for one in rest]
 
-    def _adopt_one(self, one: Missing) -> None:
+    def _adopt_one(self, one: Correction) -> None:
         hands, cgroup = self._hands, one.known.cgroup
         if hands is None or cgroup is None:
             return
@@ -273,7 +329,7 @@ class WritingPlugin(NodePlugin):
             return
         for container_id, known in self.inventory.snapshot().items():
             cgroup = known.cgroup
-            if cgroup is None:
+            if cgroup is None or not known.started:
                 continue
             with self._writing_to(container_id):
                 if self._is_changing(container_id, known):

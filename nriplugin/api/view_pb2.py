@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from nriplugin.api import nri_pb2 as nriplugin_dot_api_dot_nri__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18nriplugin/api/view.proto\x12\x0enriplugin.view\x1a\x17nriplugin/api/nri.proto\"S\n\x16\x43reateContainerRequest\x12\x0b\n\x03pod\x18\x01 \x01(\x0c\x12,\n\tcontainer\x18\x02 \x01(\x0b\x32\x19.nriplugin.view.Container\"\x92\x01\n\x16UpdateContainerRequest\x12\x0b\n\x03pod\x18\x01 \x01(\x0c\x12,\n\tcontainer\x18\x02 \x01(\x0b\x32\x19.nriplugin.view.Container\x12=\n\x0flinux_resources\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources\"{\n\x12SynchronizeRequest\x12(\n\x04pods\x18\x01 \x03(\x0b\x32\x1a.nriplugin.view.PodSandbox\x12-\n\ncontainers\x18\x02 \x03(\x0b\x32\x19.nriplugin.view.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"K\n\x0e\x43ontainerEvent\x12\x0b\n\x03pod\x18\x01 \x01(\x0c\x12,\n\tcontainer\x18\x02 \x01(\x0b\x32\x19.nriplugin.view.Container\"\xec\x02\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x36\n\x06labels\x18\x05 \x03(\x0b\x32&.nriplugin.view.PodSandbox.LabelsEntry\x12@\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32+.nriplugin.view.PodSandbox.AnnotationsEntry\x12\x17\n\x0fruntime_handler\x18\x07 \x01(\t\x12.\n\x05linux\x18\x08 \x01(\x0b\x32\x1f.nriplugin.view.LinuxPodSandbox\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\x0fLinuxPodSandbox\x12\x15\n\rcgroup_parent\x18\x03 \x01(\t\"\x81\x01\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\x0epod_sandbox_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x13\n\x0b\x61nnotations\x18\x06 \x03(\x0c\x12-\n\x05linux\x18\x0b \x01(\x0b\x32\x1e.nriplugin.view.LinuxContainer\")\n\x0bStringEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x93\x01\n\x0eLinuxContainer\x12\x31\n\tresources\x18\x03 \x01(\x0b\x32\x1e.nriplugin.view.LinuxResources\x12\x38\n\room_score_adj\x18\x04 \x01(\x0b\x32!.nri.pkg.api.v1alpha1.OptionalInt\x12\x14\n\x0c\x63groups_path\x18\x05 \x01(\t\"\xd2\x01\n\x0eLinuxResources\x12+\n\x06memory\x18\x01 \x01(\x0b\x32\x1b.nriplugin.view.LinuxMemory\x12%\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x18.nriplugin.view.LinuxCPU\x12<\n\x07unified\x18\x06 \x03(\x0b\x32+.nriplugin.view.LinuxResources.UnifiedEntry\x1a.\n\x0cUnifiedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"t\n\x0bLinuxMemory\x12\x32\n\x05limit\x18\x01 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\x12\x31\n\x04swap\x18\x03 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\"\xaa\x01\n\x08LinuxCPU\x12\x34\n\x06shares\x18\x01 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64\x12\x32\n\x05quota\x18\x02 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\x12\x34\n\x06period\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18nriplugin/api/view.proto\x12\x0enriplugin.view\x1a\x17nriplugin/api/nri.proto\"S\n\x16\x43reateContainerRequest\x12\x0b\n\x03pod\x18\x01 \x01(\x0c\x12,\n\tcontainer\x18\x02 \x01(\x0b\x32\x19.nriplugin.view.Container\"\x92\x01\n\x16UpdateContainerRequest\x12\x0b\n\x03pod\x18\x01 \x01(\x0c\x12,\n\tcontainer\x18\x02 \x01(\x0b\x32\x19.nriplugin.view.Container\x12=\n\x0flinux_resources\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.LinuxResources\"{\n\x12SynchronizeRequest\x12(\n\x04pods\x18\x01 \x03(\x0b\x32\x1a.nriplugin.view.PodSandbox\x12-\n\ncontainers\x18\x02 \x03(\x0b\x32\x19.nriplugin.view.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"K\n\x0e\x43ontainerEvent\x12\x0b\n\x03pod\x18\x01 \x01(\x0c\x12,\n\tcontainer\x18\x02 \x01(\x0b\x32\x19.nriplugin.view.Container\"\xec\x02\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x36\n\x06labels\x18\x05 \x03(\x0b\x32&.nriplugin.view.PodSandbox.LabelsEntry\x12@\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32+.nriplugin.view.PodSandbox.AnnotationsEntry\x12\x17\n\x0fruntime_handler\x18\x07 \x01(\t\x12.\n\x05linux\x18\x08 \x01(\x0b\x32\x1f.nriplugin.view.LinuxPodSandbox\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\x0fLinuxPodSandbox\x12\x15\n\rcgroup_parent\x18\x03 \x01(\t\"\xb6\x01\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\x0epod_sandbox_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x33\n\x05state\x18\x04 \x01(\x0e\x32$.nri.pkg.api.v1alpha1.ContainerState\x12\x13\n\x0b\x61nnotations\x18\x06 \x03(\x0c\x12-\n\x05linux\x18\x0b \x01(\x0b\x32\x1e.nriplugin.view.LinuxContainer\")\n\x0bStringEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x93\x01\n\x0eLinuxContainer\x12\x31\n\tresources\x18\x03 \x01(\x0b\x32\x1e.nriplugin.view.LinuxResources\x12\x38\n\room_score_adj\x18\x04 \x01(\x0b\x32!.nri.pkg.api.v1alpha1.OptionalInt\x12\x14\n\x0c\x63groups_path\x18\x05 \x01(\t\"\xd2\x01\n\x0eLinuxResources\x12+\n\x06memory\x18\x01 \x01(\x0b\x32\x1b.nriplugin.view.LinuxMemory\x12%\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x18.nriplugin.view.LinuxCPU\x12<\n\x07unified\x18\x06 \x03(\x0b\x32+.nriplugin.view.LinuxResources.UnifiedEntry\x1a.\n\x0cUnifiedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"t\n\x0bLinuxMemory\x12\x32\n\x05limit\x18\x01 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\x12\x31\n\x04swap\x18\x03 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\"\xaa\x01\n\x08LinuxCPU\x12\x34\n\x06shares\x18\x01 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64\x12\x32\n\x05quota\x18\x02 \x01(\x0b\x32#.nri.pkg.api.v1alpha1.OptionalInt64\x12\x34\n\x06period\x18\x03 \x01(\x0b\x32$.nri.pkg.api.v1alpha1.OptionalUInt64b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -55,17 +55,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LINUXPODSANDBOX']._serialized_start=872
   _globals['_LINUXPODSANDBOX']._serialized_end=912
   _globals['_CONTAINER']._serialized_start=915
-  _globals['_CONTAINER']._serialized_end=1044
-  _globals['_STRINGENTRY']._serialized_start=1046
-  _globals['_STRINGENTRY']._serialized_end=1087
-  _globals['_LINUXCONTAINER']._serialized_start=1090
-  _globals['_LINUXCONTAINER']._serialized_end=1237
-  _globals['_LINUXRESOURCES']._serialized_start=1240
-  _globals['_LINUXRESOURCES']._serialized_end=1450
-  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_start=1404
-  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_end=1450
-  _globals['_LINUXMEMORY']._serialized_start=1452
-  _globals['_LINUXMEMORY']._serialized_end=1568
-  _globals['_LINUXCPU']._serialized_start=1571
-  _globals['_LINUXCPU']._serialized_end=1741
+  _globals['_CONTAINER']._serialized_end=1097
+  _globals['_STRINGENTRY']._serialized_start=1099
+  _globals['_STRINGENTRY']._serialized_end=1140
+  _globals['_LINUXCONTAINER']._serialized_start=1143
+  _globals['_LINUXCONTAINER']._serialized_end=1290
+  _globals['_LINUXRESOURCES']._serialized_start=1293
+  _globals['_LINUXRESOURCES']._serialized_end=1503
+  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_start=1457
+  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_end=1503
+  _globals['_LINUXMEMORY']._serialized_start=1505
+  _globals['_LINUXMEMORY']._serialized_end=1621
+  _globals['_LINUXCPU']._serialized_start=1624
+  _globals['_LINUXCPU']._serialized_end=1794
 # @@protoc_insertion_point(module_scope)

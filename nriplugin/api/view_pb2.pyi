@@ -56,7 +56,7 @@ class UpdateContainerRequest(google.protobuf.message.Message):
     def container(self) -> Global___Container: ...
     @property
     def linux_resources(self) -> nriplugin.api.nri_pb2.LinuxResources:
-        """Whole: our answer takes its place."""
+        """Whole, with whatever plugins before us have put into it."""
 
     def __init__(
         self,
@@ -209,14 +209,16 @@ class Container(google.protobuf.message.Message):
     ID_FIELD_NUMBER: builtins.int
     POD_SANDBOX_ID_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
+    STATE_FIELD_NUMBER: builtins.int
     ANNOTATIONS_FIELD_NUMBER: builtins.int
     LINUX_FIELD_NUMBER: builtins.int
     id: builtins.str
     pod_sandbox_id: builtins.str
     name: builtins.str
+    state: nriplugin.api.nri_pb2.ContainerState.ValueType
     @property
     def annotations(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.bytes]:
-        """Entries of the map, as they came: CRI-O has a use for one of them."""
+        """Entries of the map, as they came: one is CRI-O's, another our own record."""
 
     @property
     def linux(self) -> Global___LinuxContainer: ...
@@ -226,11 +228,12 @@ class Container(google.protobuf.message.Message):
         id: builtins.str = ...,
         pod_sandbox_id: builtins.str = ...,
         name: builtins.str = ...,
+        state: nriplugin.api.nri_pb2.ContainerState.ValueType = ...,
         annotations: collections.abc.Iterable[builtins.bytes] | None = ...,
         linux: Global___LinuxContainer | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["linux", b"linux"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "id", b"id", "linux", b"linux", "name", b"name", "pod_sandbox_id", b"pod_sandbox_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "id", b"id", "linux", b"linux", "name", b"name", "pod_sandbox_id", b"pod_sandbox_id", "state", b"state"]) -> None: ...
 
 Global___Container: typing_extensions.TypeAlias = Container
 

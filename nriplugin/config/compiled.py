@@ -85,6 +85,7 @@ def _explained(message: str) -> str:
         ("failurePolicy", FailurePolicy),
         ("level", engine.QoSLevel),
         ("equivalent", engine.Equivalent),
+        ("send", engine.Send),
         ("curve", (AUTO, *Curve)),
         ("qosClass", ("Guaranteed", "Burstable", "BestEffort")),
         ("swap", ("max or bytes",)),
@@ -96,7 +97,8 @@ def _explained(message: str) -> str:
 
 def _compile(file: ConfigFile) -> Config:
     origins: dict[str, str] = {}
-    base = _settings(engine.Settings(), file, "", origins, file.failure_policy)
+    policy = None if file.failure_policy is UNSET else file.failure_policy
+    base = _settings(engine.Settings(), file, "", origins, policy)
     rules = []
     for index, rule in enumerate(file.rules):
         where = f"rules[{index}]"
@@ -105,7 +107,7 @@ def _compile(file: ConfigFile) -> Config:
         settings = _settings(base, rule, f"{where}.", own, None, rule=name)
         rules.append(RuleMatch(_match(rule.match, f"{where}.match"), settings))
     return Config(
-        failure_policy=file.failure_policy,
+        failure_policy=policy or FailurePolicy.IGNORE,
         engine=engine.Config(
             curve=None if file.curve == AUTO else Curve(file.curve),
             base=base,
@@ -130,18 +132,29 @@ def _settings(
         section: HandlerSection = getattr(handlers, key)
         values: dict[str, Any] = {}
         if failure_policy is not None:
-            values["fail"] = failure_policy is FailurePolicy.FAIL
+            values |= _policy(key, failure_policy)
         for one in msgspec.structs.fields(section):
             given = getattr(section, one.name)
             if given is not UNSET:
                 here = f"{name}.{one.encode_name}"
                 origins[here] = f"{where}{here}"
-                setting, value = _value(one.name, given, f"{where}{here}")
-                values[setting] = value
+                if one.name == "failure_policy":
+                    values |= _policy(key, given)
+                else:
+                    setting, value = _value(one.name, given, f"{where}{here}")
+                    values[setting] = value
         if key == "cpu_burst":
             _only_one(values, "percent", "microseconds", f"{where}{name}")
         changed[key] = getattr(below, key)._replace(**values)
     return engine.Settings(rule=rule, origins=origins, **changed)
+
+
+def _policy(handler: str, policy: FailurePolicy) -> dict[str, bool]:
+    """Return what a failure policy that stands in the file means for a handler."""
+    fail = policy is FailurePolicy.FAIL
+    if handler == "resources":
+        return {"fail": fail, "fail_lost_update": fail}
+    return {"fail": fail}
 
 
 def _only_one(values: dict[str, Any], one: str, other: str, where: str) -> None:
@@ -155,8 +168,6 @@ def _only_one(values: dict[str, Any], one: str, other: str, where: str) -> None:
 
 def _value(field: str, given: Any, where: str) -> tuple[str, Any]:  # noqa: ANN401
     """Return the engine's name and value of a field."""
-    if field == "failure_policy":
-        return "fail", given is FailurePolicy.FAIL
     if field == "throttling_factor":
         return "factor_ppm", None if given is None else round(given * engine.MILLION)
     if field == "swap":

@@ -14,8 +14,8 @@ from msgspec import UNSET, Meta, UnsetType
 from nriplugin.convert.kernel import MAX_QUOTA_US
 
 # Not for type checkers alone: msgspec reads the annotations.
-from nriplugin.engine.settings import Equivalent, QoSLevel  # noqa: TC001
-from nriplugin.policy import FailurePolicy
+from nriplugin.engine.settings import Equivalent, QoSLevel, Send  # noqa: TC001
+from nriplugin.policy import FailurePolicy  # noqa: TC001
 
 Factor: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
 Names: TypeAlias = Annotated[str, Meta(min_length=1)] | list[str]
@@ -42,6 +42,8 @@ class HandlerSection(Section, frozen=True, kw_only=True):
 
 class ResourcesSection(HandlerSection, frozen=True, kw_only=True):
     """The conversion of shares, quota, period and memory limit."""
+
+    send: Send | UnsetType = UNSET
 
 
 class MemoryQoSSection(HandlerSection, frozen=True, kw_only=True):
@@ -141,7 +143,7 @@ class ConfigFile(Handlers, frozen=True, kw_only=True):
     """The whole file."""
 
     curve: Literal["auto", "kep", "quadratic", "proportional"] = "auto"
-    failure_policy: FailurePolicy = FailurePolicy.IGNORE
+    failure_policy: FailurePolicy | UnsetType = UNSET
     adopt: AdoptSection = AdoptSection()
     repair: RepairSection = RepairSection()
     rules: list[RuleSection] = []

@@ -31,6 +31,8 @@ class Recognised(NamedTuple):
     curve: Curve
     evidence: str
     certain: bool
+    # Whether containers that are certainly not ours have shown it.
+    native: bool = False
 
 
 def recognise_curve(
@@ -108,4 +110,5 @@ def _vote(telling: list[Observation], where: str) -> Recognised:
     if _doubtful(example):
         evidence += ", which may be ours"
     certain = votes[curve] == len(telling) and not _doubtful(example)
-    return Recognised(curve, evidence, certain)
+    native = certain and any(one.made_by_us is False for one in telling)
+    return Recognised(curve, evidence, certain, native)

@@ -18,7 +18,7 @@ from nriplugin.engine.decision import (
     HandlerFailed,
     Reason,
 )
-from nriplugin.engine.leftovers import clear_leftovers
+from nriplugin.engine.leftovers import clear_leftovers, not_lost
 from nriplugin.engine.levels import KEY as LEVEL_KEY
 from nriplugin.engine.memory import REQUEST_KEY
 from nriplugin.engine.memory_qos import FACTOR_KEY, SWITCH_KEY, decide_memory_qos
@@ -81,25 +81,30 @@ def decide(
     given = container.resources
     if container.ours:
         given = without_ours(given, container)
-    curve = config.curve or pod.curve or facts.curve
+    chosen = config.curve or pod.curve
     if settings.only_resources:
+        curve, ours = chosen or facts.curve, container.ours
         try:
-            decide_resources(given, curve, facts, out)
+            decide_resources(given, curve, facts, out, chosen=chosen, ours=ours)
         except Exception as exc:  # noqa: BLE001 - see _failed
             _failed(out, RESOURCES, exc)
     else:
         case = Case(pod, container, given, facts, out)
         case.use = use
         case.qos_class = qos_class
-        decide_case(case, given, curve)
+        decide_case(case, given, chosen)
     if facts.driver == SYSTEMD:
         reach_scope(pod, given.shares, facts, out)
     return out
 
 
-def decide_case(case: Case, given: Resources, curve: Curve) -> None:
-    """Ask every handler that is on; `given` is what the conversion converts."""
+def decide_case(case: Case, given: Resources, chosen: Curve | None) -> None:
+    """Ask every handler that is on; `given` is what the conversion converts.
+
+    `chosen` is the curve, None where it is simply the runtime's.
+    """
     settings, out = case.settings, case.out
+    curve = chosen or case.facts.curve
     if not settings.only_resources:
         if case.qos_class is None:
             case.qos_class = qos_class_of(case.pod, case.container)
@@ -119,9 +124,11 @@ def decide_case(case: Case, given: Resources, curve: Curve) -> None:
             out.leave("cpu.weight", "resources: the container is idle")
         if case.explicit is not given.unified:
             given = given._replace(unified=case.explicit)
+        ours = case.container.ours
         try:
-            decide_resources(given, curve, case.facts, out)
+            decide_resources(given, curve, case.facts, out, chosen=chosen, ours=ours)
         except Exception as exc:  # noqa: BLE001 - see _failed
+            not_lost(case, exc)
             _failed(out, RESOURCES, exc)
     if not settings.only_resources:
         _settle(case)

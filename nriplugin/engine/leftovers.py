@@ -13,7 +13,7 @@ from nriplugin.convert import convert
 from nriplugin.convert.result import Rule
 from nriplugin.engine.case import UNSET
 from nriplugin.engine.cpu_burst import end_burst
-from nriplugin.engine.decision import UPDATES, Why
+from nriplugin.engine.decision import RESOURCES, UPDATES, HandlerFailed, Why
 from nriplugin.engine.idle import end_idle
 from nriplugin.engine.model import CORE_FILES
 from nriplugin.engine.resources import lasting_quota
@@ -60,10 +60,38 @@ def _follow(case: Case, given: Resources, curve: Curve) -> None:
         given = given._replace(shares=None)
     try:
         derived = convert(given, curve).derived
-    except ConversionError:
-        return  # nobody has asked us about these numbers
+    except ConversionError as exc:
+        not_lost(case, exc)
+        return
     for file, value, _ in derived:
         if file == "cpu.max" and case.facts.driver == SYSTEMD:
             value = lasting_quota(value)
         if file in CORE_FILES and case.left_over(file, value):
             case.send(file, value, FOLLOWS)
+
+
+def not_lost(case: Case, failure: Exception) -> None:
+    """Fail an update that the runtime would undo with an earlier value of ours.
+
+    The runtime writes the values that it once got from us again after kubelet's
+    numbers. If we have no new value to send, kubelet would be told of a resize that
+    never happened; told of a failure, it tries again.
+
+    Raises:
+        HandlerFailed: unless the configuration wants such an update to go on.
+    """
+    asked = case.asked
+    if asked is None or not case.settings.resources.fail_lost_update:
+        return
+    touched = {
+        "cpu.weight": asked.shares,
+        "cpu.max": asked.quota_us,
+        "memory.max": asked.memory_limit_bytes,
+    }
+    ours = case.container.ours or {}
+    undone = [file for file, number in touched.items() if number and file in ours]
+    if undone:
+        files = " and ".join(undone)
+        raise HandlerFailed(
+            RESOURCES, f"{failure}; the runtime would keep the old {files}"
+        ) from failure

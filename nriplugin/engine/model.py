@@ -70,6 +70,8 @@ class NodeFacts:
     kernel: tuple[int, int] | None = None
     curve: Curve = Curve.QUADRATIC
     curve_evidence: str = "no container to learn from: what current runtimes do"
+    # Whether containers that the runtime made without us have shown that curve.
+    curve_native: bool = False
     runtime: str = ""  # containerd or cri-o, as Configure says
     runtime_version: str = ""
     oci_runtime: str | None = None  # runc or crun

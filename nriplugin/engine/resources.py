@@ -1,6 +1,9 @@
 """The handler `resources`: the conversion of what kubelet sends.
 
-With nothing else on, a node behaves as without us, up to the curve.
+With nothing else on, the values are those that the node's runtime would write by
+itself. So with `send: different` a file is sent only where that is not so: where a curve
+was chosen that is not the runtime's, where systemd needs a quota rounded, and where the
+runtime has an earlier value of ours that it would write again.
 
 systemd keeps a quota in steps of 1 % of a CPU. runc from 1.3.2 on rounds what it makes
 of the numbers, but not a cpu.max in `unified`, which a `daemon-reload` would then
@@ -19,8 +22,11 @@ from nriplugin.convert.kernel import MAX_QUOTA_US, quota_in
 from nriplugin.convert.result import Rule
 from nriplugin.engine.model import CORE_FILES
 from nriplugin.engine.runtimes import SYSTEMD
+from nriplugin.engine.settings import Send
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nriplugin.convert import Curve, Resources
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import NodeFacts
@@ -33,15 +39,32 @@ ROUNDED_RULE = Rule(
 
 
 def decide_resources(
-    given: Resources, curve: Curve, facts: NodeFacts, out: Decision
+    given: Resources,
+    curve: Curve,
+    facts: NodeFacts,
+    out: Decision,
+    *,
+    chosen: Curve | None = None,
+    ours: Mapping[str, str] | None = None,
 ) -> None:
     """Send cpu.weight, cpu.max and memory.max.
+
+    Args:
+        given: the container's numbers.
+        curve: from shares to weight.
+        facts: about the node.
+        out: takes the files.
+        chosen: the curve, where it is not simply what the runtime does by itself.
+        ours: what the runtime has of us already, and would write again.
 
     Raises:
         ConversionError: a value has no valid counterpart; then none is sent.
     """
     out.conversion = conversion = convert(given, curve)
     core, taken, systemd = facts.core, out.files, facts.driver == SYSTEMD
+    native: Mapping[str, str] = {}
+    if out.settings.resources.send is Send.DIFFERENT:
+        native = _native(given, chosen, facts, ours or {})
     for file, value, rule in conversion.derived:
         if rule is EXPLICIT_RULE:
             out.leave(file, "resources: set explicitly, which wins")
@@ -51,9 +74,26 @@ def decide_resources(
             if systemd and file == "cpu.max":
                 lasting = lasting_quota(value)
                 value, rule = lasting, rule if lasting == value else ROUNDED_RULE
-            out.set(file, value, rule)
+            if native and native.get(file) == value:
+                out.leave(file, "resources: the runtime writes this value by itself")
+            else:
+                out.set(file, value, rule)
         elif file in CORE_FILES:
             out.leave(file, "resources: this node has no such file")
+
+
+def _native(
+    given: Resources, chosen: Curve | None, facts: NodeFacts, ours: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what the runtime makes of a container's numbers if we say nothing.
+
+    A weight is not among it where we want a certain one and do not know what the
+    runtime's would be.
+    """
+    files = {file: value for file, value, _ in convert(given, facts.curve).derived}
+    if chosen is not None and not facts.curve_native:
+        files.pop("cpu.weight", None)
+    return {file: value for file, value in files.items() if file not in ours}
 
 
 @lru_cache(maxsize=1024)  # a node's containers share a few quotas

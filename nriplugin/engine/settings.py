@@ -38,11 +38,22 @@ class Equivalent(StrEnum):
     NONE = "none"
 
 
+class Send(StrEnum):
+    """Which converted files go out with an answer."""
+
+    ALWAYS = "always"
+    DIFFERENT = "different"  # those that the runtime would write otherwise by itself
+
+
 class ResourcesSettings(NamedTuple):
     """The conversion."""
 
     enabled: bool = True
     fail: bool = False
+    # Whether an update fails that cannot be converted, where the runtime would write
+    # our earlier values over kubelet's new ones.
+    fail_lost_update: bool = True
+    send: Send = Send.ALWAYS
 
 
 class MemoryQoSSettings(NamedTuple):
@@ -147,6 +158,12 @@ class Config:
     curve: Curve | None = None
     base: Settings = field(default_factory=Settings)
     rules: tuple[RuleMatch, ...] = ()
+
+    def bare(self) -> Config:
+        """Return the same with no handler but the conversion."""
+        fail_lost_update = self.base.resources.fail_lost_update
+        resources = ResourcesSettings(fail_lost_update=fail_lost_update)
+        return Config(curve=self.curve, base=Settings(resources=resources))
 
 
 DEFAULT_CONFIG = Config()

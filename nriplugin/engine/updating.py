@@ -1,7 +1,10 @@
-"""Decisions about updates: an answer replaces kubelet's request, so it must be whole.
+"""Decisions about updates of containers that exist.
 
-What follows from a limit is derived anew, swap is kept, and where an order matters,
-each write says whether it comes before the runtime's or after.
+The runtime lays our files over kubelet's request, and then writes everything that it
+keeps for the container, earlier files of ours included, over what it makes of the
+numbers. So what follows from a limit is derived anew, what nobody wants any more is
+taken back, swap is kept, and where an order matters, each write says whether it comes
+before the runtime's or after.
 """
 
 from __future__ import annotations
@@ -31,6 +34,13 @@ SWAP_RULE = Rule(
     ("memory.swap", "memory.limit"),
     "as before: runtimes answer a new memory limit with no swap",
 )
+AGAIN = Why(
+    UPDATES,
+    Rule((), "as decided before: the runtime keeps an older value, and writes it now"),
+    "an earlier decision of ours",
+)
+# Whether these can be written depends on others, so their handlers alone send them.
+_ORDERED = frozenset({"cpu.max.burst", "cpu.idle"})
 
 
 def decide_update(
@@ -43,8 +53,7 @@ def decide_update(
 ) -> Decision:
     """Decide about an update of a container; `asked` has None for what is not asked.
 
-    The files are to be sent together with everything that was asked for, less what is
-    in `cleared`: an answer replaces the request.
+    The files are to be laid over the request, less what is in `cleared`.
 
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.
@@ -64,11 +73,11 @@ def decide_update(
     if asked.quota_us is None:
         # A period alone would lift the quota that the container has.
         asked = asked._replace(period_us=None)
-    curve = config.curve or pod.curve or facts.curve
     case = Case(pod, container, _together(old, asked), facts, out)
     case.asked, case.use = asked, use
     case.memory_comes = undone or asked.memory_limit_bytes is not None
-    decide_case(case, asked, curve)
+    decide_case(case, asked, config.curve or pod.curve)
+    _send_again(case)
     reach_scope(pod, case.given.shares, facts, out)
     if out.files or out.cleared:
         _keep_swap(case, asked)
@@ -91,6 +100,19 @@ def _together(old: Resources, asked: Resources) -> Resources:
         ),
         unified=asked.unified,
     )
+
+
+def _send_again(case: Case) -> None:
+    """Send what we know better than the runtime, which was not told when it changed.
+
+    A direct write changes the kernel's file, but not the value that the runtime keeps.
+    """
+    container = case.container
+    stored = container.resources.unified
+    for file, value in (container.ours or {}).items():
+        known = value and file not in _ORDERED and file not in case.out.files
+        if known and stored.get(file, value) != value and file in case.facts.files:
+            case.send(file, value, AGAIN)
 
 
 def _keep_swap(case: Case, asked: Resources) -> None:

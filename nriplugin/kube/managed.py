@@ -27,7 +27,8 @@ KEY = "managed.cgroup2.nri.io"
 MAX_LENGTH = 2048
 
 _FILE = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
-_VALUE = re.compile(r"[a-z0-9. -]{1,64}")
+# Empty where we set the file and do not know to what.
+_VALUE = re.compile(r"[a-z0-9. -]{0,64}")
 
 
 class Managed(NamedTuple):

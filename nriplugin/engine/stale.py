@@ -1,0 +1,69 @@
+"""Which numbers of a container changed while we were away.
+
+What we once sent outlives us: at a resize in our absence the runtime takes kubelet's new
+numbers, writes the files that it makes of them, and then writes our old values over
+them. Afterwards the container's numbers and our values no longer fit, and that is how
+it shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.convert import Curve, Resources, convert
+from nriplugin.engine.model import CORE_FILES
+from nriplugin.engine.resources import lasting_quota
+from nriplugin.errors import ConversionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def changed_numbers(given: Resources, ours: Mapping[str, str]) -> Resources | None:
+    """Return the numbers that our values were not made of; None if all were.
+
+    A value counts as made of a number if any curve and any rounding makes it, so that
+    another configuration alone changes nothing.
+
+    Args:
+        given: the numbers that the runtime keeps for the container.
+        ours: the values of ours that the runtime keeps beside them.
+    """
+    stale = {
+        file
+        for file in CORE_FILES & ours.keys()
+        if not _is_made_of(given, file, ours[file])
+    }
+    if not stale:
+        return None
+    cpu_max = "cpu.max" in stale
+    return Resources(
+        shares=given.shares if "cpu.weight" in stale else None,
+        quota_us=given.quota_us if cpu_max else None,
+        period_us=given.period_us if cpu_max else None,
+        memory_limit_bytes=given.memory_limit_bytes if "memory.max" in stale else None,
+    )
+
+
+def _is_made_of(given: Resources, file: str, value: str) -> bool:
+    """Whether a value follows from the numbers; true where there are none."""
+    bare = Resources(
+        shares=given.shares,
+        quota_us=given.quota_us,
+        period_us=given.period_us,
+        memory_limit_bytes=given.memory_limit_bytes,
+    )
+    for curve in Curve:
+        try:
+            made = convert(bare, curve).files.get(file)
+        except ConversionError:
+            return True
+        if made is None or value in (made, _rounded(file, made)):
+            return True
+        if file != "cpu.weight":
+            return False
+    return False
+
+
+def _rounded(file: str, made: str) -> str:
+    return lasting_quota(made) if file == "cpu.max" else made

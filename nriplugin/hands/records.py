@@ -1,0 +1,89 @@
+"""What we set on containers, kept in the state directory across restarts.
+
+Each container has a small file of its own, named by the container's ID, with the same
+text as the annotation that an NRI runtime keeps for us. It is for what no annotation
+can hold: values that came with an update, and containers whose door takes none.
+
+A file is written beside its place and renamed, so a reader never sees half of it. If
+the directory cannot be written, that is logged once and nothing is kept: the plugin
+then falls back on what the runtime shows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from nriplugin.kube.managed import MAX_LENGTH, parse_managed, render_managed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+_log = logging.getLogger(__name__)
+
+DIRECTORY = "managed"
+
+# IDs become file names.
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_UNFINISHED = ".new"
+
+
+class OwnershipRecords:
+    """The records in one state directory. Used by one thread at a time."""
+
+    def __init__(self, state_directory: str) -> None:
+        """Keep records below a directory, which is made when the first one is."""
+        self._directory = os.path.join(state_directory, DIRECTORY)
+        self._broken = False
+
+    def load(self) -> dict[str, Mapping[str, str]]:
+        """Return the files and values of every container that has a record."""
+        found: dict[str, Mapping[str, str]] = {}
+        try:
+            names = os.listdir(self._directory)
+        except OSError:
+            return found
+        for name in names:
+            managed = None
+            with suppress(OSError, UnicodeDecodeError):
+                with open(os.path.join(self._directory, name), encoding="ascii") as one:
+                    managed = parse_managed(one.read(MAX_LENGTH + 1))
+            if managed is not None and _ID.fullmatch(name):
+                found[name] = managed.files
+        return found
+
+    def put(self, container_id: str, files: Mapping[str, str]) -> None:
+        """Keep what a container has from us."""
+        if self._broken or not _ID.fullmatch(container_id):
+            return
+        path = os.path.join(self._directory, container_id)
+        try:
+            os.makedirs(self._directory, mode=0o700, exist_ok=True)
+            unfinished = os.open(
+                path + _UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+            )
+            with open(unfinished, "w", encoding="ascii") as file:
+                file.write(render_managed(files))
+            os.rename(path + _UNFINISHED, path)
+        except OSError as exc:
+            self._broken = True
+            _log.warning(
+                "%s: %s: values set by updates are not remembered across restarts",
+                *(self._directory, exc.strerror),
+            )
+
+    def drop(self, container_id: str) -> None:
+        """Forget a container that is gone."""
+        if _ID.fullmatch(container_id):
+            with suppress(OSError):
+                os.unlink(os.path.join(self._directory, container_id))
+
+    def keep_only(self, container_ids: Collection[str]) -> None:
+        """Forget all containers but these."""
+        with suppress(OSError):
+            for name in os.listdir(self._directory):
+                if name not in container_ids:
+                    os.unlink(os.path.join(self._directory, name))
