@@ -76,7 +76,6 @@ class Session:
         self._launch = launch
         self._stats = stats
         self._trunk = Trunk(sock, serves=PLUGIN_CONNECTION, calls=RUNTIME_CONNECTION)
-        self._sendall = sock.sendall
         self._handlers = bind(plugin)
         self._handlers["Configure"] = Handler(
             nri.ConfigureRequest.FromString, self._configure
@@ -113,12 +112,10 @@ class Session:
         try:
             self._register()
             self._serve()
-        except (ConnectionClosed, OSError) as exc:
+        except ConnectionClosed:
             if self._refused:
                 raise self._refused from None
             if not self._stopping:
-                if isinstance(exc, OSError):
-                    raise ConnectionClosed(f"send: {exc.strerror}") from exc
                 raise
             sleep(LINGER_S)
         finally:
@@ -197,7 +194,7 @@ class Session:
             if stand_in is None:
                 self._running = None
                 if event is call:
-                    self._sendall(reply)
+                    self._trunk.send(reply)
         self._stats.requests += 1
         if stand_in is not None:
             self._come_back(call, stand_in)
@@ -305,7 +302,9 @@ class Session:
         """On the watchdog's thread: stand in until the handler is back."""
         with self._writing:
             event = self._running
-            if event is None:
+            # While this thread waited for the lock, the late request may have been
+            # answered after all, and another one begun.
+            if event is None or self._watchdog.deadline > monotonic():
                 return
             self._stand_in = stand_in = StandIn(
                 self._trunk, self._plugin.failure_policy, self._stats
