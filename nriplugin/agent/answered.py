@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_ANSWERS = 512
 # An annotation may have 256 KiB, and a key keeps those that count.
 MAX_POD_BYTES = 16 * 1024
+# A container's cgroup v2 values may be as long as a message, and a key keeps them.
+MAX_UNIFIED_CHARACTERS = 4 * 1024
 
 _OURS = SUFFIX.encode()
 _parse_pod = view.PodSandbox.FromString
@@ -59,7 +61,7 @@ class Answered:
         return len(self._answers)
 
     def key_of(self, request: view.CreateContainerRequest) -> tuple[Any, ...] | None:
-        """Return all that counts for a decision; None for a pod that says too much.
+        """Return all that counts for a decision; None if that is too much to keep.
 
         In the way of every container start, so it is one flat function.
         """
@@ -67,12 +69,18 @@ class Answered:
         linux = container.linux
         resources = linux.resources
         cpu, unified = resources.cpu, resources.unified
+        explicit = None
+        if unified:
+            explicit = tuple(sorted(unified.items()))
+            held = sum([len(file) + len(value) for file, value in explicit])
+            if held > MAX_UNIFIED_CHARACTERS:
+                return None
         numbers = (
             cpu.shares.value,
             cpu.quota.value,
             cpu.period.value,
             resources.memory.limit.value,
-            tuple(sorted(unified.items())) if unified else None,
+            explicit,
         )
         if self._plain:
             return numbers

@@ -62,9 +62,9 @@ _log = logging.getLogger(__name__)
 _NO_POD = Pod()
 
 # The first release that tells of cgroup v2 values which a container has.
-_SHOWS_UNIFIED: Release = (0, 10)
+_SHOWS_UNIFIED: Release = (0, 10, 0)
 # Before it, a runtime can deadlock on an update that it did not ask for.
-_TAKES_UPDATES: Release = (0, 12)
+_TAKES_UPDATES: Release = (0, 12, 1)
 
 
 # A thread that wakes up with each container would be in the way of the next one's.
@@ -111,7 +111,7 @@ class NodePlugin(Plugin):
         self._files_known = tree is None
         self._curve_certain = False
         self._adopt: AdoptSection | None = None
-        self._release: Release = (0, 0)
+        self._release: Release = (0, 0, 0)
         self._ownership = Ownership(shown=False)
 
     def close(self) -> None:

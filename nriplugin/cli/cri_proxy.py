@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import signal
-import threading
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,11 +13,10 @@ from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
 from nriplugin.cri.addresses import SCHEME, parse_address, parse_mode
 from nriplugin.errors import CgroupError, ConfigError, NRIPluginError
+from nriplugin.stopping import StopFlag, stopping_on_signals
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-    from types import FrameType
 
     from nriplugin.cgroup.node import Node
     from nriplugin.cri.door import Door
@@ -87,7 +84,8 @@ def main(args: argparse.Namespace) -> int:
             watch = ConfigWatch(args.config, read_config, door.apply)
             door.apply(watch.initial())
             stack.enter_context(watching(watch))
-        stopping = stack.enter_context(_stopping_on_signals())
+        stopping = StopFlag()
+        stack.enter_context(stopping_on_signals(stopping.set))
         # What is imported stays: spare the collector from walking it during requests.
         gc.collect()
         gc.freeze()
@@ -134,21 +132,3 @@ def _door_of(node: Node, runtime: str, stack: ExitStack, *, read_only: bool) -> 
             _log.warning("cgroups are not written: %s", exc)
     facts = replace(facts, writable=hands is not None)
     return Door(runtime, facts, tree=tree, hands=hands, note=note)
-
-
-@contextmanager
-def _stopping_on_signals() -> Iterator[threading.Event]:
-    """Have SIGTERM and SIGINT set an event; the second of them does not wait."""
-    stopping = threading.Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        stopping.set()
-
-    numbers = signal.SIGTERM, signal.SIGINT
-    before = [signal.signal(number, on_signal) for number in numbers]
-    try:
-        yield stopping
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -17,7 +17,8 @@ from nriplugin.cli.logs import log_to_stderr
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.hands.facts import node_facts
 from nriplugin.nri.launch import DEFAULT_SOCKET, launch_from
-from nriplugin.nri.runner import Runner, stopping_on_signals
+from nriplugin.nri.runner import Runner
+from nriplugin.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
     import argparse
@@ -94,7 +95,7 @@ def main(args: argparse.Namespace) -> int:
     with (
         closing(plugin),
         _serving_grpc(plugin, args.grpc),
-        stopping_on_signals(runner),
+        stopping_on_signals(runner.stop),
         reloading,
     ):
         try:

@@ -2,8 +2,8 @@
 
 Measured on Linux 6.1, 6.12 and 7.2. `check` is for values that arrive as text, in
 `unified` or an annotation: it refuses what the kernel would refuse, because the runtime
-fails a container for it. What only the node can know (how many CPUs there are, which
-devices) is not judged here.
+fails a container for it, and what the kernel would take for another number. What only
+the node can know (how many CPUs there are, which devices) is not judged here.
 """
 
 from __future__ import annotations
@@ -34,11 +34,17 @@ _BYTES = re.compile(r"\s*([0-9]{1,20}[kKmMgGtTpPeE]?|max)\s*")
 _CPU_RANGE = re.compile(
     r"([0-9]{1,5})(?:-([0-9]{1,5})(?::([0-9]{1,5})/([0-9]{1,5}))?)?"
 )
+# But for these files, the kernel reads 010 as 8, and 09 not at all.
+_DECIMAL_FILES = frozenset(
+    {"cpu.max", "cpuset.cpus", "cpuset.mems", "io.max", "io.weight"}
+)
+LEADING_ZERO = re.compile(r"(?<![0-9.])0[0-9]")
+NO_LEADING_ZERO = "a number without a leading zero, which the kernel reads as octal"
 _DEVICE_LINE = re.compile(r"([0-9]{1,10}:[0-9]{1,10})\s+(.*)")
 
 
 def check(file: str, value: str, *, field: str | None = None) -> None:
-    """Refuse a value that the kernel refuses; files that are not known pass.
+    """Refuse a value that the kernel refuses or misreads; unknown files pass.
 
     Raises:
         ConversionError: names the file (or `field`), the value and what is allowed.
@@ -53,6 +59,8 @@ def check(file: str, value: str, *, field: str | None = None) -> None:
         return  # a write of nothing changes nothing
     if not value.isascii() or not accepts(value):
         raise ConversionError(field or file, value, expected)
+    if file not in _DECIMAL_FILES and LEADING_ZERO.search(value):
+        raise ConversionError(field or file, value, NO_LEADING_ZERO)
 
 
 def quota_in(cpu_max: str) -> Amount | None:

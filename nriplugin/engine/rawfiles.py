@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from nriplugin.convert.kernel import check
+from nriplugin.convert.kernel import LEADING_ZERO, NO_LEADING_ZERO, check
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:
@@ -68,6 +68,9 @@ def check_raw(file: str, value: str) -> None:
     Raises:
         ConversionError: names the file, the value and what is allowed.
     """
+    if LEADING_ZERO.search(value):
+        # Also where the kernel reads it as decimal: the author cannot tell where.
+        raise ConversionError(file, value[:60], NO_LEADING_ZERO)
     known = _OTHERS.get(file)
     if known is None and file in _BYTE_FILES and not file.endswith("group"):
         known = _OTHERS["memory.swap.high"]

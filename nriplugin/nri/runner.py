@@ -6,12 +6,9 @@ the Synchronize of every connection.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
-import signal
-import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -26,11 +23,9 @@ from nriplugin.nri.launch import Launch, launch_from
 from nriplugin.nri.plugin import subscription
 from nriplugin.nri.session import Session
 from nriplugin.nri.stats import Stats
+from nriplugin.stopping import StopFlag, stopping_on_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
-
     from nriplugin.nri.plugin import Plugin
 
 _log = logging.getLogger(__name__)
@@ -48,7 +43,7 @@ class Runner:
         self._plugin = plugin
         self._launch = launch
         self._session: Session | None = None
-        self._stopped = threading.Event()
+        self._stopped = StopFlag()
 
     def run(self) -> None:
         """Serve until `stop`, or, if launched by a runtime, as long as that lives.
@@ -78,8 +73,9 @@ class Runner:
     def stop(self) -> None:
         """End `run` soon; from any thread or signal handler."""
         self._stopped.set()
-        if self._session is not None:
-            self._session.stop()
+        session = self._session  # which `run` forgets when the connection ends
+        if session is not None:
+            session.stop()
 
     def _connect_and_serve(self) -> tuple[float | None, str]:
         """Return how long the connection worked, if at all, and why it ended."""
@@ -110,8 +106,8 @@ class Runner:
         return monotonic() - started, reason
 
 
-# The runtime is not there, or not ready, yet. A permission or a path that is too long
-# are the user's to mend.
+# The runtime is not there, or not ready, yet; or the node is out of descriptors or
+# memory for a while. A permission or a path that is too long are the user's to mend.
 _PASSING = {
     errno.ENOENT,
     errno.ECONNREFUSED,
@@ -119,6 +115,11 @@ _PASSING = {
     errno.EAGAIN,
     errno.EPIPE,
     errno.ENOTDIR,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ENOBUFS,
+    errno.EINTR,
 }
 
 
@@ -140,25 +141,5 @@ def run(
     """
     launch = launch_from(os.environ, name=name, idx=idx, socket_path=socket_path)
     runner = Runner(plugin, launch)
-    with stopping_on_signals(runner):
+    with stopping_on_signals(runner.stop):
         runner.run()
-
-
-@contextlib.contextmanager
-def stopping_on_signals(runner: Runner) -> Iterator[None]:
-    """Stop a runner on the first SIGTERM or SIGINT; the second does not wait."""
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        runner.stop()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may install handlers: the caller has its own
-        return
-    numbers = signal.SIGTERM, signal.SIGINT
-    before = [signal.signal(number, on_signal) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)

@@ -23,6 +23,7 @@ from nriplugin.errors import (
     RequestFails,
     RPCError,
 )
+from nriplugin.loglimit import LimitedLog
 from nriplugin.nri.dispatch import Handler, bind, drop_harmful, unknown
 from nriplugin.nri.methods import (
     PLUGIN_CONNECTION,
@@ -75,8 +76,8 @@ class Session:
         self._plugin = plugin
         self._launch = launch
         self._stats = stats
+        self._limited = LimitedLog(_log)
         self._trunk = Trunk(sock, serves=PLUGIN_CONNECTION, calls=RUNTIME_CONNECTION)
-        self._sendall = sock.sendall
         self._handlers = bind(plugin)
         self._handlers["Configure"] = Handler(
             nri.ConfigureRequest.FromString, self._configure
@@ -113,12 +114,10 @@ class Session:
         try:
             self._register()
             self._serve()
-        except (ConnectionClosed, OSError) as exc:
+        except ConnectionClosed:
             if self._refused:
                 raise self._refused from None
             if not self._stopping:
-                if isinstance(exc, OSError):
-                    raise ConnectionClosed(f"send: {exc.strerror}") from exc
                 raise
             sleep(LINGER_S)
         finally:
@@ -197,7 +196,7 @@ class Session:
             if stand_in is None:
                 self._running = None
                 if event is call:
-                    self._sendall(reply)
+                    self._trunk.send(reply)
         self._stats.requests += 1
         if stand_in is not None:
             self._come_back(call, stand_in)
@@ -208,13 +207,15 @@ class Session:
         """Return the answer to a request that raised, by the failure policy."""
         self._stats.failed += 1
         code = Code.UNKNOWN
+        log, method = self._limited.log, call.method
         if isinstance(exc, UNDECODABLE):
             code = Code.INTERNAL
-            _log.error("%s: the request cannot be decoded", call.method)
+            log(logging.ERROR, "%s: the request cannot be decoded", method)
         elif isinstance(exc, NRIPluginError):  # it says all there is to say
-            _log.error("%s: %s", call.method, exc)
+            log(logging.ERROR, "%s: %s", method, exc)
         else:
-            _log.error("%s: the plugin's handler failed", call.method, exc_info=exc)
+            line = "%s: the plugin's handler failed"
+            log(logging.ERROR, line, method, exc_info=exc)
         # There is no harmless empty answer to Configure: it would subscribe to all.
         fails = isinstance(exc, RequestFails) or call.method == "Configure"
         if fails or self._plugin.failure_policy is FailurePolicy.FAIL:
@@ -225,7 +226,7 @@ class Session:
         return self._trunk.reply(call.stream_id, b"")
 
     def _refuse(self, refusal: Refusal) -> None:
-        _log.warning("refused a request: %s", refusal.reason)
+        self._limited.log(logging.WARNING, "refused a request: %s", refusal.reason)
         with self._writing:
             self._trunk.send(self._trunk.failure(*refusal))
 
@@ -305,7 +306,9 @@ class Session:
         """On the watchdog's thread: stand in until the handler is back."""
         with self._writing:
             event = self._running
-            if event is None:
+            # While this thread waited for the lock, the late request may have been
+            # answered after all, and another one begun.
+            if event is None or self._watchdog.deadline > monotonic():
                 return
             self._stand_in = stand_in = StandIn(
                 self._trunk, self._plugin.failure_policy, self._stats
@@ -322,4 +325,5 @@ class Session:
         stand_in.handler_is_back()
         with self._writing:
             self._stand_in = self._running = None
-        _log.warning("%s: the handler was late, its answer was dropped", call.method)
+        line = "%s: the handler was late, its answer was dropped"
+        self._limited.log(logging.WARNING, line, call.method)

@@ -49,6 +49,7 @@ class Trunk:
         self._pack = packer
         self._view = memoryview(bytearray(READ_BUFFER))
         self._recv_into = sock.recv_into
+        self._sendall = sock.sendall
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for poll."""
@@ -103,10 +104,17 @@ class Trunk:
         return self._pack(self._serves, *self.server.fail(stream_id, code, reason))
 
     def send(self, data: bytes) -> None:
-        """Send an answer; raises ConnectionClosed."""
+        """Send an answer.
+
+        Raises:
+            ConnectionClosed: the peer is gone, or did not read in time. A part may
+                have been sent, so the connection is ended here, before another thread
+                sends bytes that the peer would take for the rest.
+        """
         try:
-            self._sock.sendall(data)
+            self._sendall(data)
         except OSError as exc:
+            self.end()
             raise ConnectionClosed(f"send: {exc.strerror}") from exc
 
     def send_call(self, head: bytes, body: bytes) -> None:

@@ -253,7 +253,7 @@ def served(
 
 
 def test_the_answer_to_synchronize_carries_the_first_ones(tmp_path: Path) -> None:
-    """The others come as updates of their own, from NRI 0.12 on."""
+    """The others come as updates of their own, from NRI 0.12.1 on."""
     updates = served(tmp_path, containers(4), Behaviour())
     assert [[u.container_id for u in one] for one in updates] == [
         ["c1", "c2"],
@@ -268,11 +268,15 @@ def test_the_answer_to_synchronize_carries_the_first_ones(tmp_path: Path) -> Non
         assert resources.ByteSize() == 0
 
 
+@pytest.mark.parametrize(
+    ("version", "nri_version"),
+    [("2.2.1", "0.11.0"), ("2.3.7", "0.12.0"), ("2.4.0", "0.12.1-unknown")],
+)
 def test_an_older_runtime_is_not_sent_what_it_did_not_ask_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: str, nri_version: str
 ) -> None:
     """It can hang on that; so the others are left as they are, which is said."""
-    older = Behaviour(version="2.2.1", nri_version="0.11.0")
+    older = Behaviour(version=version, nri_version=nri_version)
     updates = served(tmp_path, containers(4), older)
     assert [[u.container_id for u in one] for one in updates] == [["c1", "c2"]]
     assert "2 containers are left as they are" in caplog.text

@@ -407,6 +407,22 @@ def test_no_more_is_remembered_than_a_node_has_a_use_for(
     assert len(decided) == 12
 
 
+def test_values_of_many_kilobytes_are_not_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not even where the pod does not count: hundreds of them would be a lot."""
+    plugin = NodePlugin(FACTS)
+    configure(plugin, "")
+    decided = asked_often(plugin, monkeypatch)
+    for length, expected in ((10, 1), (answered.MAX_UNIFIED_CHARACTERS, 3)):
+        unified = {"io.max": "8:0 rbps=max " + " " * length}
+        for _ in range(2):
+            request = creation(pod_at(), container_at(unified=unified))
+            plugin.create_container(request)
+        assert len(plugin.plan.answered) == 1
+        assert len(decided) == expected
+
+
 def test_a_new_configuration_makes_old_answers_worthless() -> None:
     """Neither an old burst nor the lack of one outlives a reload."""
     plugin = NodePlugin(FACTS)

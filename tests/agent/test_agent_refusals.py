@@ -8,9 +8,10 @@ from agent.messages import OURS, container_at, creation, pod_at
 from agent.nodes import FACTS, configure
 
 from nriplugin.agent.plugin import NodePlugin
-from nriplugin.agent.refusals import BURST, PER_SECOND, Refusals
+from nriplugin.agent.refusals import Refusals
 from nriplugin.engine.decision import Decision, Reason
 from nriplugin.engine.settings import Settings
+from nriplugin.loglimit import BURST, PER_SECOND
 
 if TYPE_CHECKING:
     import pytest

@@ -274,6 +274,42 @@ def test_an_explicit_burst_above_the_quota_is_refused() -> None:
     convert(Resources(quota_us=50_001, unified=explicit))
 
 
+@pytest.mark.parametrize(
+    ("file", "value"),
+    [
+        ("cpu.weight", "0100"),
+        ("cpu.idle", "01"),
+        ("cpu.max.burst", "010000"),
+        ("memory.max", "010000000"),
+        ("memory.low", "010M"),
+        ("memory.oom.group", "01"),
+        ("pids.max", "0100"),
+        ("io.bfq.weight", "default 0100"),
+        ("hugetlb.2MB.max", "010000000"),
+    ],
+)
+def test_an_explicit_number_is_not_taken_for_another(file: str, value: str) -> None:
+    """The kernel reads a leading zero of these files as octal; we would not."""
+    with pytest.raises(ConversionError, match="octal"):
+        convert(Resources(unified={file: value}))
+
+
+@pytest.mark.parametrize(
+    ("file", "value"),
+    [
+        ("cpu.max", "010000 0100000"),
+        ("cpuset.cpus", "00-03,08"),
+        ("io.weight", "default 0100"),
+        ("io.max", "8:0 rbps=01048576"),
+        ("memory.low", "0"),
+        ("memory.low", "100"),
+    ],
+)
+def test_an_explicit_number_that_all_read_alike_passes(file: str, value: str) -> None:
+    """The kernel reads these files by other means, as decimal numbers."""
+    assert convert(Resources(unified={file: value})).files == {file: value}
+
+
 def test_an_explicit_nothing_changes_nothing() -> None:
     """An empty value in unified, a write of nothing, does not undo what is derived."""
     files = convert(Resources(quota_us=50_000, unified={"cpu.max": ""})).files

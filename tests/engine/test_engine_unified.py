@@ -78,6 +78,11 @@ HOSTILE = [
     "/etc/passwd",
     "$(reboot)",
     "0x10",
+    "010",
+    "00",
+    "0100000 100000",
+    "100000 0100000",
+    "default 0100",
     "+5",
     "1 2 3",
     "nan",
@@ -96,6 +101,13 @@ def test_a_hostile_value_is_never_passed_on(file: str, value: str) -> None:
     [refusal] = decision.refused
     assert len(refusal.text) < 300
     assert refusal.text.isprintable()
+
+
+def test_a_leading_zero_is_told_of() -> None:
+    """The kernel, unlike some runtimes and all people, reads the number as octal."""
+    [refusal] = decided({f"pids.max{SUFFIX}": "0100"}).refused
+    assert "'0100'" in refusal.text
+    assert "octal" in refusal.text
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,26 @@ def test_a_late_request_is_answered_empty(stuck: tuple[Stuck, RawPeer]) -> None:
     assert reply.adjust.annotations["late"] == "answer"
 
 
+def test_a_request_that_began_meanwhile_is_not_the_late_one() -> None:
+    """The watchdog may wait for the lock while one is answered and the next begins."""
+    plugin = Stuck()
+    with raw_peer(plugin) as peer:
+        peer.begin(request_timeout=3_600_000)
+        stream_id = peer.send("CreateContainer", CREATE)
+        assert plugin.entered.wait(PATIENCE_S)
+        # What the watchdog calls when it found a deadline that has passed.
+        late = threading.Thread(target=peer.session._handler_is_late)
+        late.start()
+        wait_until(lambda: not late.is_alive() or peer.stats.late > 0)
+        plugin.release.set()
+        answer = peer.answer()
+        late.join(PATIENCE_S)
+    assert answer.stream_id == stream_id
+    response = nri.CreateContainerResponse.FromString(answer.payload)
+    assert response.adjust.annotations["late"] == "answer"
+    assert peer.stats.late == 0
+
+
 def test_questions_while_a_handler_is_late_are_answered_at_once(
     stuck: tuple[Stuck, RawPeer],
 ) -> None:

@@ -1,24 +1,30 @@
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.harness import PATIENCE_S, Recorder, connected, container, pod, running
 
 from nriplugin.errors import ConfigError
 from nriplugin.nri import Plugin, Runner
+from nriplugin.nri.backoff import Backoff
 from nriplugin.nri.launch import Launch, launch_from
-from nriplugin.nri.runner import stopping_on_signals
 from nriplugin.nri.runtime import Behaviour, Runtime
+from nriplugin.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+    from types import FrameType
 
     from nriplugin.api import nri_pb2 as nri
 
@@ -67,6 +73,25 @@ def test_a_socket_that_can_never_be_dialled_is_an_error(tmp_path: Path) -> None:
     path = str(tmp_path / ("x" * 200))
     with pytest.raises(OSError, match="too long"):
         Runner(Recorder(), Launch("test", "10", path, None)).run()
+
+
+@pytest.mark.parametrize("name", ["EMFILE", "ENFILE", "ENOMEM", "ENOBUFS", "EINTR"])
+def test_a_node_out_of_resources_is_waited_for(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have some again in a moment, and a service that ended stays down."""
+    attempts: list[str] = []
+
+    def connect(launch: Launch) -> socket.socket:
+        attempts.append(name)
+        if len(attempts) == 2:
+            runner.stop()
+        raise OSError(getattr(errno, name), name)
+
+    monkeypatch.setattr(Launch, "connect", connect)
+    runner = Runner(Recorder(), Launch("test", "10", "/somewhere", None))
+    runner.run()
+    assert len(attempts) == 2
 
 
 def test_a_plugin_without_handlers_is_refused() -> None:
@@ -137,10 +162,52 @@ def test_a_signal_stops_the_runner(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=interrupt)
         thread.start()
-        with stopping_on_signals(runner):
+        with stopping_on_signals(runner.stop):
             runner.run()
         thread.join()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_may_come_at_any_step_of_the_runner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also while the main thread goes to sleep, and holds whatever that takes."""
+    caplog.set_level(logging.ERROR)
+    waits: list[None] = []
+
+    def next_delay_s(backoff: Backoff, lived_s: float | None) -> float:
+        waits.append(None)
+        return 1e-4
+
+    monkeypatch.setattr(Backoff, "next_delay_s", next_delay_s)
+    launch = Launch("test", "10", str(tmp_path / "absent"), None)
+    step = 0
+    while len(waits) < 2:  # the signal came before the second sleep
+        waits.clear()
+        runner = Runner(Recorder(), launch)
+        with stopping_on_signals(runner.stop), signalled_at(step):
+            runner.run()
+        step += 1
+
+
+@contextmanager
+def signalled_at(step: int) -> Iterator[None]:
+    """Send SIGTERM to this thread when it has done so many steps of Python."""
+    left = step
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal left
+        if left == 0:
+            signal.raise_signal(signal.SIGTERM)
+        left -= 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 SCRIPT = """#!{python}

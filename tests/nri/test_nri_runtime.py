@@ -182,7 +182,7 @@ def test_an_event_the_release_does_not_know_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection is closed for it."""
-    monkeypatch.setattr(session, "release_of", lambda request: (0, 12))
+    monkeypatch.setattr(session, "release_of", lambda request: (0, 12, 0))
     path = str(tmp_path / "nri.sock")
     with Runtime(path, behaviour("0.8.0")) as runtime, running(Recorder(), path):
         assert "invalid plugin events: 0x3800" in wait_for_drop(runtime)

@@ -356,3 +356,17 @@ def test_a_trunk_that_speaks_and_listens_like_go() -> None:
         head, body = trunk.server.reply(1, bytes(5000))
         assert trunk.reply(1, bytes(5000)) == go_pack(RUNTIME, head, body)
         assert trunk.reply(1, bytes(5000)) != pack(RUNTIME, head, body)
+
+
+def test_nothing_follows_half_a_frame(ends: Ends) -> None:
+    """A peer that did not read in time would take the next bytes for the rest."""
+    ends.trunk.limit_waiting(send_s=0.01)
+    with pytest.raises(ConnectionClosed, match="send"):
+        ends.trunk.send(b"x" * MIB)
+    got = len(ends.peer.recv(MIB))  # there is room again
+    with pytest.raises(ConnectionClosed, match="send"):
+        ends.trunk.send(b"next")
+    while part := ends.peer.recv(MIB):
+        assert not part.strip(b"x")
+        got += len(part)
+    assert got < MIB
