@@ -20,6 +20,7 @@ from nriplugin.agent.keeper import Keeper
 from nriplugin.agent.plan import Plan
 from nriplugin.agent.reading import (
     cgroups_of,
+    managed_of,
     name_of,
     parse_pod,
     read_container,
@@ -36,6 +37,7 @@ from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.rawfiles import OWNABLE
 from nriplugin.engine.settings import Send
 from nriplugin.engine.updating import decide_update
+from nriplugin.errors import ConversionError, RequestFails
 from nriplugin.hands.eyes import memory_use
 from nriplugin.hands.facts import facts_of_pod
 from nriplugin.hands.protection import FILES as PROTECTION
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from nriplugin.convert import Resources
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Use
+    from nriplugin.hands.records import OwnershipRecords
     from nriplugin.nri.releases import Release
 
     Job = Callable[[], None]
@@ -94,8 +97,16 @@ class NodePlugin(Plugin):
         facts: NodeFacts | None = None,
         tree: Tree | None = None,
         blind_because: str = "",
+        records: OwnershipRecords | None = None,
     ) -> None:
-        """Decide from facts; with a tree, look at containers that exist."""
+        """Decide from facts.
+
+        Args:
+            facts: about the node.
+            tree: its cgroups, to look at containers that exist.
+            blind_because: why there is no tree.
+            records: of what updates set, where there is a state directory.
+        """
         self._blind_because = blind_because
         self.refusals = Refusals()
         self.without_effect = Refusals()  # told by the keeper
@@ -113,6 +124,7 @@ class NodePlugin(Plugin):
         self._adopt: AdoptSection | None = None
         self._release: Release = (0, 0, 0)
         self._ownership = Ownership(shown=False)
+        self._records = records
 
     def close(self) -> None:
         """End what goes on beside the requests."""
@@ -176,7 +188,11 @@ class NodePlugin(Plugin):
             return None
         if self._tree is not None and not self._plan.idle:
             self._recognise_curve(containers, self._tree)
-        self._ownership = Ownership(self._release >= _SHOWS_UNIFIED, self._records())
+        recorded = {} if self._records is None else self._records.load()
+        self._ownership = Ownership(self._release >= _SHOWS_UNIFIED, recorded)
+        gone = recorded.keys() - {container.id for container in containers}
+        if self._records is not None and gone:
+            self.keeper.soon(partial(self._records.drop, *gone))
         found = survey(
             *(pods, containers, self._plan, self._tree, self._ownership),
             complete=self._remembers,
@@ -214,9 +230,19 @@ class NodePlugin(Plugin):
         if self._plan.config.curve is None:  # else it is for a time without that
             _log.info("curve: %s (%s)", facts.curve, facts.curve_evidence)
 
-    def _records(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what the state directory says about containers."""
-        return {}
+    def _becomes(self, container_id: str, was: Known, known: Known) -> bool:
+        """Take note of what a container has become, unless that is not so any more."""
+        changed = self.inventory.change(container_id, was, known)
+        if changed:
+            self._keep(container_id, was.ours, known.ours)
+        return changed
+
+    def _keep(
+        self, container_id: str, was: Mapping[str, str], ours: Mapping[str, str]
+    ) -> None:
+        """Have what is ours stored where a restart finds it, if it has changed."""
+        if ours != was and self._records is not None:
+            self.keeper.soon(partial(self._records.put, container_id, ours))
 
     def _put_right(
         self,
@@ -266,12 +292,14 @@ class NodePlugin(Plugin):
             rest = []
         _log.info("%d containers are updated now, %d later", len(now), len(rest))
         later += [partial(self._send_later, one) for one in rest]
-        for one in now:
-            if self.inventory.change(one.container_id, one.was, one.known):
-                updates.append(files_update(one.container_id, _carried(one)))
+        updates += [
+            files_update(one.container_id, _carried(one))
+            for one in now
+            if self._becomes(one.container_id, one.was, one.known)
+        ]
 
     def _send_later(self, one: Correction) -> None:
-        if self.inventory.change(one.container_id, one.was, one.known):
+        if self._becomes(one.container_id, one.was, one.known):
             self.enqueue_update(files_update(one.container_id, _carried(one)))
 
     def disconnected(self, reason: str) -> None:
@@ -340,21 +368,44 @@ class NodePlugin(Plugin):
         plan = self._plan
         if plan.facts.cgroup_version != 2:
             return None
-        message = request.container
+        message, config = request.container, plan.config.bare()
         pod = parse_pod(request.pod, plan.curves)
-        _, container = self._existing(pod, message, plan)
+        try:
+            _, container = self._existing(pod, message, plan)
+            asked = core_from_nri(request.linux_resources)
+        except ConversionError as exc:
+            managed = managed_of(message, pod)
+            if managed and managed.files and config.base.resources.fail_lost_update:
+                raise RequestFails(f"{exc}; the runtime keeps earlier values") from exc
+            return None
         if not container.ours:
             return None
-        asked = core_from_nri(request.linux_resources)
         facts = replace(plan.facts, writable=False)
-        decision = decide_update(pod, container, asked, facts, plan.config.bare())
+        decision = decide_update(pod, container, asked, facts, config)
         return answer_to_update(message.id, decision)
+
+    def update_dropped(
+        self,
+        request: view.UpdateContainerRequest,
+        response: nri.UpdateContainerResponse,
+    ) -> None:
+        """Have the runtime write what came too late, if it takes updates unasked."""
+        for update in response.update:
+            files = dict(update.linux.resources.unified)
+            if files and self._release >= _TAKES_UPDATES:
+                self.enqueue_update(files_update(update.container_id, files))
 
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
         """Forget the container."""
-        self.inventory.drop(container.id)
+        self._forget(container.id)
+
+    def _forget(self, container_id: str) -> Known | None:
+        known = self.inventory.drop(container_id)
+        if known is not None and self._records is not None:
+            self.keeper.soon(partial(self._records.drop, container_id))
+        return known
 
     # Parts of the above
 
@@ -403,6 +454,7 @@ class NodePlugin(Plugin):
         """Take note of a container that is about to be changed."""
         become = known.after(decision, request.linux_resources.unified)
         self.inventory.put(request.container.id, become)
+        self._keep(request.container.id, known.ours, become.ours)
 
     def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:
         """Find out which files containers have here: in a pod's cgroup they show."""

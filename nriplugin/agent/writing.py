@@ -81,19 +81,15 @@ class WritingPlugin(NodePlugin):
         open_hands: Callable[[], Hands],
         records: OwnershipRecords | None = None,
     ) -> None:
-        """Write through the hands, which are opened when a configuration needs them.
-
-        `records` keep what updates set, where there is a state directory.
-        """
+        """Write through the hands, which are opened when a configuration needs them."""
         self._open_hands = open_hands
-        self._kept = records
         self._hands: Hands | None = None
         self._repairs = False
         # By container: those that are to start, and those that are being updated.
         self._starting: dict[str, _Pending] = {}
         self._updates: dict[str, _Pending] = {}
         self._keeper_writes_to = ""
-        super().__init__(replace(facts, writable=False), tree)
+        super().__init__(replace(facts, writable=False), tree, records=records)
 
     def close(self) -> None:
         """Stop writing."""
@@ -172,6 +168,18 @@ class WritingPlugin(NodePlugin):
             undo = partial(self._put_back, message.id, pending)
             self.keeper.after(UPDATE_PATIENCE_S, undo)
 
+    def update_dropped(
+        self,
+        request: view.UpdateContainerRequest,
+        response: nri.UpdateContainerResponse,
+    ) -> None:
+        """Have all files written once the runtime is done with the update."""
+        pending = self._updates.get(request.container.id)
+        if self._hands is None or pending is None:
+            super().update_dropped(request, response)
+        else:
+            self._updates[request.container.id] = pending._replace(overtaken=True)
+
     def post_update_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
@@ -179,9 +187,7 @@ class WritingPlugin(NodePlugin):
         pending = self._updates.pop(container.id, None)
         if pending is not None:
             self.inventory.put(container.id, pending.known)
-            ours = pending.known.ours
-            if ours != pending.was and self._kept is not None:
-                self.keeper.soon(partial(self._kept.put, container.id, ours))
+            self._keep(container.id, pending.was, pending.known.ours)
             if pending.writes or pending.overtaken:
                 self.keeper.soon(partial(self._finish_update, container.id, pending))
 
@@ -212,9 +218,7 @@ class WritingPlugin(NodePlugin):
         """Forget the container."""
         self._starting.pop(container.id, None)
         self._updates.pop(container.id, None)
-        known = self.inventory.drop(container.id)
-        if known is not None and self._kept is not None:
-            self.keeper.soon(partial(self._kept.drop, container.id))
+        known = self._forget(container.id)
         if known is not None and self._hands is not None:
             self.keeper.soon(partial(self._after_removal, self._hands, known))
 
@@ -259,13 +263,7 @@ class WritingPlugin(NodePlugin):
         self._updates.clear()
         if self._hands is not None:
             self.keeper.soon(self._hands.sweep)
-        updates = super().synchronize(pods, containers)
-        if self._kept is not None and self._ownership.records.keys() - there:
-            self.keeper.soon(partial(self._kept.keep_only, there))
-        return updates
-
-    def _records(self) -> Mapping[str, Mapping[str, str]]:
-        return {} if self._kept is None else self._kept.load()
+        return super().synchronize(pods, containers)
 
     def _send(
         self,
@@ -320,7 +318,7 @@ class WritingPlugin(NodePlugin):
             tell(hands.put(one.files, cgroup))
             if one.pod is not None:
                 tell(hands.carry_out(after, one.pod, cgroup))
-            self.inventory.change(one.container_id, one.was, one.known)
+            self._becomes(one.container_id, one.was, one.known)
 
     def repair(self) -> None:
         """Put right what somebody else changed, in every container that we know."""

@@ -16,6 +16,7 @@ from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.hands.facts import node_facts
+from nriplugin.hands.records import OwnershipRecords, state_directory
 from nriplugin.nri.launch import DEFAULT_SOCKET, launch_from
 from nriplugin.nri.runner import Runner
 from nriplugin.stopping import stopping_on_signals
@@ -110,17 +111,21 @@ def main(args: argparse.Namespace) -> int:
 
 def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
     """Look at the node, and return the plugin for it."""
+    directory = state_directory(node)
+    records = None if directory is None else OwnershipRecords(directory)
     try:
         tree = node.open_tree()
     except CgroupError as exc:
-        return NodePlugin(node_facts(node, None), blind_because=str(exc))
+        facts = node_facts(node, None)
+        return NodePlugin(facts, blind_because=str(exc), records=records)
     facts = node_facts(node, tree)
     if read_only or not facts.writable:
-        return NodePlugin(replace(facts, writable=False), tree)
+        facts = replace(facts, writable=False)
+        return NodePlugin(facts, tree, records=records)
     from nriplugin.agent.writing import WritingPlugin
     from nriplugin.hands.hands import Hands
 
-    return WritingPlugin(facts, tree, lambda: Hands.of(node, tree))
+    return WritingPlugin(facts, tree, lambda: Hands.of(node, tree), records)
 
 
 @contextmanager

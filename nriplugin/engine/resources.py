@@ -1,9 +1,9 @@
 """The handler `resources`: the conversion of what kubelet sends.
 
 With nothing else on, the values are those that the node's runtime would write by
-itself. So with `send: different` a file is sent only where that is not so: where a curve
-was chosen that is not the runtime's, where systemd needs a quota rounded, and where the
-runtime has an earlier value of ours that it would write again.
+itself. So with `send: different` a file is sent only where that is not so: where a
+chosen curve is not the runtime's, where systemd needs a quota rounded, and where the
+runtime keeps an earlier value of ours that it would write again.
 
 systemd keeps a quota in steps of 1 % of a CPU. runc from 1.3.2 on rounds what it makes
 of the numbers, but not a cpu.max in `unified`, which a `daemon-reload` would then

@@ -1,9 +1,9 @@
 """Which numbers of a container changed while we were away.
 
-What we once sent outlives us: at a resize in our absence the runtime takes kubelet's new
-numbers, writes the files that it makes of them, and then writes our old values over
-them. Afterwards the container's numbers and our values no longer fit, and that is how
-it shows.
+What we once sent outlives us: at a resize in our absence the runtime takes kubelet's
+new numbers, writes the files that it makes of them, and then writes our old values over
+them. Afterwards our values no longer follow from the container's numbers, and that is
+how it shows.
 """
 
 from __future__ import annotations

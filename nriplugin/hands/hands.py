@@ -7,12 +7,11 @@ that lives for a moment, comes to the same sum.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup import contents
 from nriplugin.cgroup.executor import Executor
-from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.journal import Journal
 from nriplugin.cgroup.paths import CRUN_INNER
 from nriplugin.cgroup.places import identify
 from nriplugin.cgroup.registry import Resource, Type
@@ -22,6 +21,7 @@ from nriplugin.engine.decision import Level
 from nriplugin.engine.rawfiles import ALLOWABLE
 from nriplugin.hands.eyes import held
 from nriplugin.hands.protection import FILES, above, sum_below
+from nriplugin.hands.records import state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -62,8 +62,8 @@ class Hands:
         Raises:
             JournalError: the journal cannot be opened.
         """
-        directory = state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR
-        journal = None if node.plain and state_dir is None else Journal(directory)
+        directory = state_dir or state_directory(node)
+        journal = None if directory is None else Journal(directory)
         # Nothing is taken for granted: runtimes and kubelet write to the same files.
         executor = Executor(tree, journal=journal, writer=node.writer(), refresh_s=0.0)
         return cls(tree, executor, journal)

@@ -17,10 +17,14 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR
 from nriplugin.kube.managed import MAX_LENGTH, parse_managed, render_managed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
+
+    from nriplugin.cgroup.node import Node
+    from nriplugin.kube.managed import Managed
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +33,13 @@ DIRECTORY = "managed"
 # IDs become file names.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _UNFINISHED = ".new"
+
+
+def state_directory(node: Node) -> str | None:
+    """Return where state is kept; None for a tree that is no node's own."""
+    if node.plain:
+        return None
+    return os.environ.get(ENV_STATE_DIR) or STATE_DIR
 
 
 class OwnershipRecords:
@@ -47,13 +58,19 @@ class OwnershipRecords:
         except OSError:
             return found
         for name in names:
-            managed = None
-            with suppress(OSError, UnicodeDecodeError):
-                with open(os.path.join(self._directory, name), encoding="ascii") as one:
-                    managed = parse_managed(one.read(MAX_LENGTH + 1))
-            if managed is not None and _ID.fullmatch(name):
+            managed = self._read(name)
+            if managed is not None:
                 found[name] = managed.files
         return found
+
+    def _read(self, name: str) -> Managed | None:
+        if name.endswith(_UNFINISHED) or not _ID.fullmatch(name):
+            return None
+        try:
+            with open(os.path.join(self._directory, name), encoding="ascii") as file:
+                return parse_managed(file.read(MAX_LENGTH + 1))
+        except (OSError, UnicodeDecodeError):
+            return None
 
     def put(self, container_id: str, files: Mapping[str, str]) -> None:
         """Keep what a container has from us."""
@@ -75,15 +92,9 @@ class OwnershipRecords:
                 *(self._directory, exc.strerror),
             )
 
-    def drop(self, container_id: str) -> None:
-        """Forget a container that is gone."""
-        if _ID.fullmatch(container_id):
-            with suppress(OSError):
-                os.unlink(os.path.join(self._directory, container_id))
-
-    def keep_only(self, container_ids: Collection[str]) -> None:
-        """Forget all containers but these."""
-        with suppress(OSError):
-            for name in os.listdir(self._directory):
-                if name not in container_ids:
-                    os.unlink(os.path.join(self._directory, name))
+    def drop(self, *container_ids: str) -> None:
+        """Forget containers that are gone."""
+        for container_id in container_ids:
+            if _ID.fullmatch(container_id):
+                with suppress(OSError):
+                    os.unlink(os.path.join(self._directory, container_id))

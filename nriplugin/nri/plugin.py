@@ -9,7 +9,7 @@ return. Everything slow belongs on a thread of yours, which may call `enqueue_up
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nriplugin.nri.methods import METHODS
 from nriplugin.policy import FailurePolicy
@@ -61,7 +61,10 @@ class Plugin:
     def update_container(
         self, request: nri.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
-        """Change what kubelet asks for. An entry for the container replaces it all."""
+        """Change what kubelet asks for. The runtime lays the answer over the request:
+        put only your own values into it, because whatever it holds counts as set by
+        you, and another plugin that sets the same fails the update.
+        """
 
     def stop_container(
         self, request: nri.StopContainerRequest
@@ -77,6 +80,29 @@ class Plugin:
         self, request: nri.ValidateContainerAdjustmentRequest
     ) -> nri.ValidateContainerAdjustmentResponse | None:
         """Reject what all plugins together made of a container (NRI 0.10)."""
+
+    # When an answer to an update is missing
+
+    def fallback_update(
+        self,
+        request: Any,  # noqa: ANN401 - a view of yours, or the full message
+    ) -> nri.UpdateContainerResponse | None:
+        """Answer an update whose handler failed or is late; None for an empty answer.
+
+        An empty answer is not harmless for a container that carries `unified` values
+        of yours: the runtime writes them again, over kubelet's new numbers. Must be
+        quick. It may run beside the late handler, on another thread.
+
+        Raises:
+            RequestFails: the update is to fail; kubelet tries again.
+        """
+
+    def update_dropped(
+        self,
+        request: Any,  # noqa: ANN401 - a view of yours, or the full message
+        response: nri.UpdateContainerResponse,
+    ) -> None:
+        """Learn that an answer to an update came too late and was not sent."""
 
     # Events
 

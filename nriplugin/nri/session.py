@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import (
@@ -25,6 +25,7 @@ from nriplugin.errors import (
 )
 from nriplugin.loglimit import LimitedLog
 from nriplugin.nri.dispatch import Handler, bind, drop_harmful, unknown
+from nriplugin.nri.fallback import UPDATE, Fallback
 from nriplugin.nri.methods import (
     PLUGIN_CONNECTION,
     PLUGIN_SERVICE,
@@ -86,6 +87,7 @@ class Session:
         self._handlers["Synchronize"] = Handler(
             synchronize.FromString, self._synchronize
         )
+        self._fallback = Fallback(plugin, self._trunk, self._handlers, self._limited)
         self._inbox: deque[Call | Refusal | Answer | Deferred] = deque()
         self._updates = UpdateQueue(self._trunk.client)
         self._watchdog = Watchdog(self._handler_is_late, DEFAULT_REQUEST_TIMEOUT_S)
@@ -169,6 +171,7 @@ class Session:
         self._running = event
         watchdog = self._watchdog
         watchdog.deadline = monotonic() + watchdog.budget_s
+        request = response = None
         try:
             handler = self._handlers.get(method)
             if handler is None or service != PLUGIN_SERVICE:
@@ -200,6 +203,8 @@ class Session:
         self._stats.requests += 1
         if stand_in is not None:
             self._come_back(call, stand_in)
+            if method == UPDATE and response is not None:
+                self._tell_dropped(request, response)
         if self._updates:
             self._send_update()
 
@@ -216,14 +221,13 @@ class Session:
         else:
             line = "%s: the plugin's handler failed"
             log(logging.ERROR, line, method, exc_info=exc)
-        # There is no harmless empty answer to Configure: it would subscribe to all.
-        fails = isinstance(exc, RequestFails) or call.method == "Configure"
-        if fails or self._plugin.failure_policy is FailurePolicy.FAIL:
+        reason = f"{type(exc).__name__}: {exc}"
+        failing = self._plugin.failure_policy is FailurePolicy.FAIL
+        if failing or isinstance(exc, RequestFails):
             if call.method == "Synchronize":
                 self.established = False  # the runtime will close the connection
-            reason = f"{type(exc).__name__}: {exc}"
             return self._trunk.failure(call.stream_id, code, reason)
-        return self._trunk.reply(call.stream_id, b"")
+        return self._fallback.reply_to(call, code, reason)
 
     def _refuse(self, refusal: Refusal) -> None:
         self._limited.log(logging.WARNING, "refused a request: %s", refusal.reason)
@@ -310,9 +314,8 @@ class Session:
             # answered after all, and another one begun.
             if event is None or self._watchdog.deadline > monotonic():
                 return
-            self._stand_in = stand_in = StandIn(
-                self._trunk, self._plugin.failure_policy, self._stats
-            )
+            stand_in = StandIn(self._trunk, self._fallback, self._stats)
+            self._stand_in = stand_in
         self._stats.late += 1
         with contextlib.suppress(ConnectionClosed):  # `serve` will see it as well
             if isinstance(event, Call):
@@ -327,3 +330,13 @@ class Session:
             self._stand_in = self._running = None
         line = "%s: the handler was late, its answer was dropped"
         self._limited.log(logging.WARNING, line, call.method)
+
+    def _tell_dropped(
+        self,
+        request: Any,  # noqa: ANN401 - a view of the plugin's, or the full message
+        response: nri.UpdateContainerResponse,
+    ) -> None:
+        try:
+            self._plugin.update_dropped(request, response)
+        except Exception:  # noqa: BLE001 - the plugin's own code; the connection goes on
+            _log.exception("the plugin's `update_dropped` failed")

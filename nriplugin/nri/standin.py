@@ -17,11 +17,11 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
-from nriplugin.nri.dispatch import is_event, unknown
-from nriplugin.policy import FailurePolicy
+from nriplugin.nri.dispatch import is_event
 from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal
 
 if TYPE_CHECKING:
+    from nriplugin.nri.fallback import Fallback
     from nriplugin.nri.stats import Stats
     from nriplugin.nri.trunk import Trunk
 
@@ -38,35 +38,22 @@ class Deferred(NamedTuple):
 class StandIn:
     """Serves from the moment a handler is late until it returns."""
 
-    def __init__(self, trunk: Trunk, policy: FailurePolicy, stats: Stats) -> None:
+    def __init__(self, trunk: Trunk, fallback: Fallback, stats: Stats) -> None:
         self._trunk = trunk
-        self._policy = policy
+        self._fallback = fallback
         self._stats = stats
         self._back = os.eventfd(0)
         self._relieved = threading.Event()
         self._kept: list[Deferred | Answer] = []
 
     def answer(self, call: Call) -> None:
-        """Answer a request without the plugin.
-
-        An empty answer to Configure would subscribe to everything, so that one fails.
+        """Answer a request without the handler.
 
         Raises:
             ConnectionClosed: there is nobody to answer to.
         """
-        trunk = self._trunk
-        what = unknown(call.service, call.method)
-        if what is not None:
-            reply = trunk.failure(call.stream_id, Code.UNIMPLEMENTED, what)
-        elif is_event(call.method) or (
-            self._policy is FailurePolicy.IGNORE and call.method != "Configure"
-        ):
-            reply = trunk.reply(call.stream_id, b"")
-        else:
-            reply = trunk.failure(
-                call.stream_id, Code.DEADLINE_EXCEEDED, "the plugin's handler is late"
-            )
-        trunk.send(reply)
+        late = Code.DEADLINE_EXCEEDED, "the plugin's handler is late"
+        self._trunk.send(self._fallback.reply_to(call, *late))
 
     def serve(self) -> list[Deferred | Answer]:
         """Block until the handler is back; return what is left for the plugin."""
