@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.agent.answered import Answer
-from nriplugin.agent.answers import adjustment, files_update, whole_update
+from nriplugin.agent.answers import adjustment, files_update, update_response
 from nriplugin.agent.inventory import Inventory, Known
 from nriplugin.agent.keeper import Keeper
 from nriplugin.agent.plan import Plan
@@ -255,7 +255,7 @@ class NodePlugin(Plugin):
     def update_container(  # type: ignore[override] # the view declared above
         self, request: view.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
-        """Answer with kubelet's whole request, which ours replaces, and the files."""
+        """Answer with the v2 files of what kubelet asks for."""
         plan = self._plan
         message, wanted = request.container, request.linux_resources
         known = self.inventory.get(message.id)
@@ -276,7 +276,7 @@ class NodePlugin(Plugin):
             self._note(request.pod, message, decision)
         if known is not None or decision.writes or self._remembers:
             self._updating(pod, request, decision)
-        return whole_update(message.id, wanted, decision)
+        return update_response(message.id, decision)
 
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container

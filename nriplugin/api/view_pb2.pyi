@@ -56,7 +56,7 @@ class UpdateContainerRequest(google.protobuf.message.Message):
     def container(self) -> Global___Container: ...
     @property
     def linux_resources(self) -> nriplugin.api.nri_pb2.LinuxResources:
-        """Whole: our answer takes its place."""
+        """What kubelet asks for, as earlier plugins have changed it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Decisions about updates: an answer replaces kubelet's request, so it must be whole.
+"""Decisions about updates: what is answered is laid over kubelet's request.
 
 What follows from a limit is derived anew, swap is kept, and where an order matters,
 each write says whether it comes before the runtime's or after.
@@ -43,8 +43,8 @@ def decide_update(
 ) -> Decision:
     """Decide about an update of a container; `asked` has None for what is not asked.
 
-    The files are to be sent together with everything that was asked for, less what is
-    in `cleared`: an answer replaces the request.
+    The files are all that is to be sent, and zeros for what is in `cleared`: whoever
+    sends them leaves the rest of the request to kubelet and to other plugins.
 
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.

@@ -61,7 +61,11 @@ class Plugin:
     def update_container(
         self, request: nri.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
-        """Change what kubelet asks for. An entry for the container replaces it all."""
+        """Change what kubelet asks for.
+
+        An entry for the container is laid over the request: what it repeats of the
+        request counts as set by this plugin, and no other plugin can set it then.
+        """
 
     def stop_container(
         self, request: nri.StopContainerRequest
