@@ -22,7 +22,7 @@ from nriplugin.wire.ttrpc import Call
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 sock.connect(sys.argv[1])
 trunk = Trunk(sock, serves=1, calls=2)
-register = nri.RegisterPluginRequest(plugin_name="floor", plugin_idx="90")
+register = nri.RegisterPluginRequest(plugin_name="floor", plugin_idx="99")
 _, head, body = trunk.client.call(
     RUNTIME_SERVICE, "RegisterPlugin", register.SerializeToString()
 )

@@ -89,7 +89,7 @@ class Bench:
             return
         commands = {
             "nriplugin": ["nriplugin", "run"],
-            "go": ["/with/stub", "-idx", "90"],
+            "go": ["/with/stub", "-idx", "99"],
         }
         pid = self._machine.spawn(*commands[plugin], log="/run/bench.log")
         try:

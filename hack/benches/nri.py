@@ -98,7 +98,7 @@ class Bench:
             "and writes": Plugin(handlers),
         }
         self.others = {
-            "go": Plugin([stub, "-socket-path", runtime.socket, "-idx", "90"]),
+            "go": Plugin([stub, "-socket-path", runtime.socket, "-idx", "99"]),
             "floor": Plugin([sys.executable, floor, runtime.socket]),
         }
         self.plugins = {**self.ours, **self.others}

@@ -46,20 +46,26 @@ def adjustment(
     return response
 
 
-def answer_to_update(
+def update_response(
     container_id: str, decision: Decision
 ) -> nri.UpdateContainerResponse | None:
-    """Return the answer to an update, which the runtime lays over the request.
+    """Return the answer to an update: our files, and nothing of the request.
 
-    Never an entry without resources, which would wipe the request.
+    The runtime lays it over kubelet's request. Whatever the answer repeats of the
+    request counts as set by us: another plugin that sets it fails the update, and huge
+    pages are there twice. None if there is nothing to say, because an entry without
+    resources wipes the request.
+
+    Where a runtime drops files, shares of 0 alone are said: it must not write those of
+    a container that is idle.
     """
     if not (decision.files or decision.cleared):
         return None
     response = nri.UpdateContainerResponse()
-    update = response.update.add(container_id=container_id)
-    update.linux.resources.unified.update(decision.files)
+    resources = response.update.add(container_id=container_id).linux.resources
+    resources.unified.update(decision.files)
     if decision.cleared:
-        _clear(update.linux.resources)
+        _clear(resources)
     return response
 
 

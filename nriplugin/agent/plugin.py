@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.agent.answered import Answer
-from nriplugin.agent.answers import adjustment, answer_to_update, files_update
+from nriplugin.agent.answers import adjustment, files_update, update_response
 from nriplugin.agent.inventory import Inventory, Known
 from nriplugin.agent.keeper import Keeper
 from nriplugin.agent.plan import Plan
@@ -355,7 +355,7 @@ class NodePlugin(Plugin):
             self._note(request.pod, message, decision)
         if decision.files or decision.writes or known.ours:
             self._updating(pod, request, known, decision)
-        return answer_to_update(message.id, decision)
+        return update_response(message.id, decision)
 
     def fallback_update(
         self, request: view.UpdateContainerRequest
@@ -382,7 +382,7 @@ class NodePlugin(Plugin):
             return None
         facts = replace(plan.facts, writable=False)
         decision = decide_update(pod, container, asked, facts, config)
-        return answer_to_update(message.id, decision)
+        return update_response(message.id, decision)
 
     def update_dropped(
         self,

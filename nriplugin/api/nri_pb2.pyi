@@ -581,8 +581,8 @@ class UpdateContainerResponse(google.protobuf.message.Message):
     EVICT_FIELD_NUMBER: builtins.int
     @property
     def update(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ContainerUpdate]:
-        """An entry for the same container replaces kubelet's request, so it carries
-        all of it; an entry without resources would wipe it.
+        """An entry for the same container is laid over kubelet's request, so it carries
+        only what the plugin sets; an entry without resources wipes the request.
         """
 
     @property
@@ -1747,7 +1747,7 @@ class LinuxResources(google.protobuf.message.Message):
     def rdt_class(self) -> Global___OptionalString: ...
     @property
     def unified(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """cgroup v2 file -> value: the only thing that we ever answer with."""
+        """cgroup v2 file -> value: all that we answer with, but for shares of 0."""
 
     @property
     def devices(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___LinuxDeviceCgroup]: ...

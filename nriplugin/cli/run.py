@@ -17,7 +17,12 @@ from nriplugin.cli.logs import log_to_stderr
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.hands.facts import node_facts
 from nriplugin.hands.records import OwnershipRecords, state_directory
-from nriplugin.nri.launch import DEFAULT_SOCKET, launch_from
+from nriplugin.nri.launch import (
+    DEFAULT_INDEX,
+    DEFAULT_NAME,
+    DEFAULT_SOCKET,
+    launch_from,
+)
 from nriplugin.nri.runner import Runner
 from nriplugin.stopping import stopping_on_signals
 
@@ -40,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the runtime's NRI socket (default: {DEFAULT_SOCKET})",
     )
     parser.add_argument(
-        "--name", "-name", help="name to register under (default: nriplugin)"
+        "--name", "-name", help=f"name to register under (default: {DEFAULT_NAME})"
     )
     parser.add_argument(
         "--idx",
         "-idx",
         metavar="NN",
-        help="two digits, the order among plugins (default: 90)",
+        help=f"two digits, the order among plugins (default: {DEFAULT_INDEX})",
     )
     parser.add_argument(
         "--config", "-config", metavar="FILE", help="configuration file, YAML"

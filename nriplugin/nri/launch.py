@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_SOCKET = "/var/run/nri/nri.sock"
+DEFAULT_NAME = "nriplugin"
+# The last one: a plugin sees what those with a lower index have set. At an earlier
+# index our files would silently outweigh the shares or the quota that a later plugin sets,
+# because an OCI runtime writes files last.
+DEFAULT_INDEX = "99"
 
 ENV_NAME = "NRI_PLUGIN_NAME"
 ENV_INDEX = "NRI_PLUGIN_IDX"
@@ -54,20 +59,18 @@ def launch_from(
     name: str | None = None,
     idx: str | None = None,
     socket_path: str | None = None,
-    default_name: str = "nriplugin",
-    default_idx: str = "90",
 ) -> Launch:
     """Put together what was given, what the runtime set, and the defaults.
 
     Raises:
         ConfigError: a name, idx or descriptor that no runtime would accept.
     """
-    name = name or environ.get(ENV_NAME) or default_name
-    idx = idx or environ.get(ENV_INDEX) or default_idx
+    name = name or environ.get(ENV_NAME) or DEFAULT_NAME
+    idx = idx or environ.get(ENV_INDEX) or DEFAULT_INDEX
     if not _NAME.fullmatch(name):
         raise ConfigError(f"name: {name!r}, expected letters, digits or any of _ . + -")
     if not _INDEX.fullmatch(idx):
-        raise ConfigError(f"idx: {idx!r}, expected two digits, such as 90")
+        raise ConfigError(f"idx: {idx!r}, expected two digits, such as 99")
     inherited = environ.get(ENV_SOCKET)
     if inherited is None or socket_path:
         return Launch(name, idx, socket_path or DEFAULT_SOCKET, None)

@@ -63,6 +63,11 @@ class Link:
         self._reader.start()
 
     @property
+    def full_name(self) -> str:
+        """Return the plugin's index and name, as runtimes write them."""
+        return f"{self.idx}-{self.name}"
+
+    @property
     def connected(self) -> bool:
         """Whether the plugin can still be called."""
         return not self.closed_because

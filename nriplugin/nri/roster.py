@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import (
@@ -25,7 +25,7 @@ from nriplugin.wire.ttrpc import Code
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from google.protobuf.message import Message
 
@@ -94,18 +94,28 @@ class Roster:
 
     # Calling plugins
 
-    def ask(self, method: Method, request: Message) -> list[tuple[Link, Message]]:
-        """Call all subscribed plugins in order; drop those that do not answer."""
-        answers: list[tuple[Link, Message]] = []
+    def ask(
+        self,
+        method: Method,
+        request: Message,
+        take: Callable[[Any, str], None] | None = None,
+    ) -> None:
+        """Call all subscribed plugins in order; drop those that do not answer.
+
+        `take` gets each answer with the plugin's index and name, before the next plugin
+        is asked, and may change the request for it.
+        """
         with self._lock:
             for link in self._subscribed(method):
                 try:
-                    answers.append((link, self._call(link, method.rpc, request)))
+                    answer = self._call(link, method.rpc, request)
                 except ConnectionClosed as exc:
                     self._drop(link, str(exc))
+                    continue
                 except RPCError as exc:
                     raise RequestFailed(f"plugin {link.name}: {exc}") from exc
-        return answers
+                if take is not None:
+                    take(answer, link.full_name)
 
     def tell(
         self,
@@ -147,20 +157,11 @@ class Roster:
                 return
         link.call("StateChange", change, nri.Empty, self.behaviour.request_timeout_s)
 
-    def validate(
-        self,
-        pod: nri.PodSandbox,
-        container: nri.Container,
-        adjust: nri.ContainerAdjustment,
-        updates: Sequence[nri.ContainerUpdate],
-    ) -> None:
+    def validate(self, request: nri.ValidateContainerAdjustmentRequest) -> None:
         """Ask the validators; unlike elsewhere, their silence fails the request too."""
         method = BY_RPC["ValidateContainerAdjustment"]
         if self.behaviour.release < method.since:
             return
-        request = nri.ValidateContainerAdjustmentRequest(
-            pod=pod, container=container, adjust=adjust, update=updates
-        )
         with self._lock:
             for link in self._subscribed(method):
                 try:
@@ -186,7 +187,7 @@ class Roster:
         link.close(reason)
         link.join()
         self.plugins.remove(link)
-        self.dropped.append(f"{link.idx}-{link.name}: {reason}")
+        self.dropped.append(f"{link.full_name}: {reason}")
 
     # Admitting plugins
 
@@ -213,10 +214,10 @@ class Roster:
             self._configured.set()
             link.close(str(exc))
             link.join()
-            self.dropped.append(f"{link.idx}-{link.name}: {exc}")
+            self.dropped.append(f"{link.full_name}: {exc}")
             return
         with self._changed:
-            self.registrations.append(f"{link.idx}-{link.name}")
+            self.registrations.append(link.full_name)
             self._changed.notify_all()
 
     def _register(self, link: Link, payload: bytes) -> bytes:

@@ -10,10 +10,12 @@ It listens or launches plugins with descriptor 3, registers, configures and
 synchronizes them, and drives lifecycle events as a given NRI release does, with that
 release's ways of punishing a plugin: one that is late or breaks the protocol is
 dropped and the request goes on without it, one that answers with an error fails the
-request. It reads as Go reads, so that frames a Go runtime would choke on are caught.
+request, and so do two plugins that set the same field. Each plugin is shown what the
+earlier ones changed. It reads as Go reads, so that frames a Go runtime would choke on
+are caught.
 
-Not modelled: conflicts between plugins, showing one plugin what an earlier one changed,
-and what a runtime does with an adjustment.
+Not modelled: how older releases merge answers (the newest one's way serves all), and
+what a runtime does with an adjustment.
 Reference: pkg/adaptation of the Go library.
 """
 
@@ -29,6 +31,7 @@ from typing import TYPE_CHECKING, Self
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.launch import ENV_INDEX, ENV_NAME, ENV_SOCKET
+from nriplugin.nri.merging import Adjustments, Updates
 from nriplugin.nri.methods import BY_RPC
 from nriplugin.nri.roster import Behaviour, RequestFailed, Roster
 
@@ -160,8 +163,7 @@ class Runtime(Roster):
         request = nri.UpdatePodSandboxRequest(
             pod=pod, linux_resources=resources, overhead_linux_resources=overhead
         )
-        for _ in self.ask(BY_RPC["UpdatePodSandbox"], request):
-            pass
+        self.ask(BY_RPC["UpdatePodSandbox"], request)
         self.tell(BY_RPC["PostUpdatePodSandbox"], pod)
 
     def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
@@ -176,18 +178,29 @@ class Runtime(Roster):
     def create_container(
         self, pod: nri.PodSandbox, container: nri.Container
     ) -> Created:
-        """Ask the plugins to adjust a container, then tell them it was created."""
-        result = Created()
+        """Ask the plugins to adjust a container, then tell them it was created.
+
+        Raises:
+            RequestFailed: a plugin answered with an error, two set the same field, or
+                a validator rejected the result.
+        """
         request = nri.CreateContainerRequest(pod=pod, container=container)
-        for link, response in self.ask(BY_RPC["CreateContainer"], request):
-            assert isinstance(response, nri.CreateContainerResponse)
-            if any(update.container_id == container.id for update in response.update):
-                raise RequestFailed(
-                    f"plugin {link.name} asked to update {container.id} in creation"
-                )
-            result.adjust.MergeFrom(response.adjust)
-            result.updates.extend(response.update)
-        self.validate(pod, container, result.adjust, result.updates)
+        merged = Adjustments(request)
+        self.ask(BY_RPC["CreateContainer"], request, merged.take)
+        result = Created(merged.adjust, merged.updates.others())
+        self.validate(
+            nri.ValidateContainerAdjustmentRequest(
+                pod=pod,
+                container=container,
+                adjust=result.adjust,
+                update=result.updates,
+                owners=merged.updates.owners,
+                plugins=[
+                    nri.PluginInstance(name=link.name, index=link.idx)
+                    for link in self.plugins
+                ],
+            )
+        )
         container.state = nri.CONTAINER_CREATED
         self.containers[container.id] = container
         self.tell(BY_RPC["PostCreateContainer"], pod, container)
@@ -205,23 +218,22 @@ class Runtime(Roster):
         container: nri.Container,
         resources: nri.LinuxResources,
     ) -> Updated:
-        """Ask the plugins about new resources; return what would be applied."""
-        result = Updated(resources)
+        """Ask the plugins about new resources; return what would be applied.
+
+        Raises:
+            RequestFailed: a plugin answered with an error, or two set the same field.
+        """
         request = nri.UpdateContainerRequest(
             pod=pod, container=container, linux_resources=resources
         )
-        for _, response in self.ask(BY_RPC["UpdateContainer"], request):
-            assert isinstance(response, nri.UpdateContainerResponse)
-            for update in response.update:
-                if update.container_id != container.id:
-                    result.updates.append(update)
-                elif update.linux.HasField("resources"):
-                    merged = nri.LinuxResources()
-                    merged.CopyFrom(result.resources)
-                    merged.MergeFrom(update.linux.resources)
-                    result.resources = merged
-                else:  # as the real one: the request is wiped
-                    result.resources = nri.LinuxResources()
+        updates = Updates(request)
+        self.ask(
+            BY_RPC["UpdateContainer"],
+            request,
+            lambda answer, plugin: updates.take(answer.update, plugin),
+        )
+        replaced = updates.requested()
+        result = Updated(resources if replaced is None else replaced, updates.others())
         self.tell(BY_RPC["PostUpdateContainer"], pod, container)
         return result
 
@@ -230,12 +242,13 @@ class Runtime(Roster):
     ) -> list[nri.ContainerUpdate]:
         """Tell the plugins that a container stopped; return their updates of others."""
         container.state = nri.CONTAINER_STOPPED
-        updates: list[nri.ContainerUpdate] = []
-        request = nri.StopContainerRequest(pod=pod, container=container)
-        for _, response in self.ask(BY_RPC["StopContainer"], request):
-            assert isinstance(response, nri.StopContainerResponse)
-            updates.extend(response.update)
-        return updates
+        updates = Updates()
+        self.ask(
+            BY_RPC["StopContainer"],
+            nri.StopContainerRequest(pod=pod, container=container),
+            lambda answer, plugin: updates.take(answer.update, plugin),
+        )
+        return updates.others()
 
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         """Tell the plugins that a container is gone."""

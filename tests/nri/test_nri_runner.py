@@ -247,7 +247,7 @@ def test_a_launched_plugin_serves_on_descriptor_3(tmp_path: Path) -> None:
 
 def test_name_and_index_default_and_come_from_the_runtime() -> None:
     """Arguments beat the environment, which beats the defaults."""
-    assert launch_from({}) == Launch("nriplugin", "90", "/var/run/nri/nri.sock", None)
+    assert launch_from({}) == Launch("nriplugin", "99", "/var/run/nri/nri.sock", None)
     environ = {
         "NRI_PLUGIN_NAME": "theirs",
         "NRI_PLUGIN_IDX": "07",

@@ -84,9 +84,11 @@ for _method in METHODS:
 
 
 @contextmanager
-def running(plugin: Plugin, path: str) -> Iterator[Runner]:
+def running(
+    plugin: Plugin, path: str, name: str = "test", idx: str = "10"
+) -> Iterator[Runner]:
     """A plugin on a thread, dialling a socket; stopped at the end."""
-    runner = Runner(plugin, Launch("test", "10", path, None))
+    runner = Runner(plugin, Launch(name, idx, path, None))
     failures: list[BaseException] = []
 
     def run() -> None:

@@ -33,6 +33,8 @@ func run() error {
 		updateAfterSync = flag.Bool("update-after-sync", false, "send one unsolicited update after Synchronize")
 		syncUpdates     = flag.Bool("sync-updates", false, "update every container in Synchronize")
 		allEvents       = flag.Bool("all-events", false, "subscribe to every event of this NRI version")
+		setAtCreation   = flag.String("set-at-creation", "", "LinuxResources in JSON to adjust every container with, instead of converting")
+		setAtUpdate     = flag.String("set-at-update", "", "LinuxResources in JSON to answer every update with, instead of converting")
 	)
 	flag.Parse()
 
@@ -52,8 +54,15 @@ func run() error {
 	}
 
 	var handlers any = p
-	if *allEvents {
+	switch {
+	case *allEvents:
 		handlers = &observer{p}
+	case *setAtCreation != "" || *setAtUpdate != "":
+		set, err := newSetter(p.log, *setAtCreation, *setAtUpdate)
+		if err != nil {
+			return err
+		}
+		handlers = set
 	}
 	s, err := stub.New(handlers, options(*name, *idx, *socketPath)...)
 	if err != nil {
