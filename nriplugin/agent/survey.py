@@ -64,7 +64,7 @@ class Survey(NamedTuple):
 class Ownership(NamedTuple):
     """Where it says which values are ours."""
 
-    # Whether the runtime shows the cgroup v2 values that it keeps for a container.
+    # Whether the runtime's release shows the cgroup v2 values that it keeps.
     shown: bool
     # From the state directory, by container.
     records: Mapping[str, Mapping[str, str]] = MappingProxyType({})
@@ -79,8 +79,12 @@ class Ownership(NamedTuple):
         managed = managed_of(message, pod)
         if managed is not None:
             unified = container.resources.unified
-            return owned_by_record(managed, unified, shown=self.shown)
+            return owned_by_record(managed, unified, shown=self.shows(container))
         return conclude_ours(pod, container, plan.facts, plan.config)
+
+    def shows(self, container: Container) -> bool:
+        """Whether the runtime shows what it keeps for a container."""
+        return self.shown or bool(container.resources.unified)
 
 
 def recognise(
@@ -152,7 +156,7 @@ class _Look:
         container = read_existing(message)
         self.ours = ownership.of(message, pod, container, plan)
         self.container = container._replace(ours=self.ours)
-        self.shown = ownership.shown
+        self.shown = ownership.shows(container)
         self.stored = self._stored()
 
     def for_stale_values(self, found: Survey, *, recorded: bool) -> None:

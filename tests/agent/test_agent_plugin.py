@@ -12,6 +12,7 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.config import parse_config, read_config
 from nriplugin.errors import ConfigError
+from nriplugin.kube.managed import parse_managed
 from nriplugin.nri import FailurePolicy
 
 if TYPE_CHECKING:
@@ -72,11 +73,14 @@ def test_the_view_has_the_numbers_of_nri(mine: Any, theirs: Any) -> None:
 
 
 def test_a_new_container_gets_its_files(tmp_path: Path) -> None:
-    """Nothing but unified keys leaves."""
+    """Nothing leaves but unified keys and the record of what we set."""
     with connected(NodePlugin(), tmp_path) as (runtime, _):
         adjust = runtime.create_container(pod(), container(**APP)).adjust
     assert dict(adjust.linux.resources.unified) == FILES
+    managed = parse_managed(adjust.annotations["managed.cgroup2.nri.io"])
+    assert managed == (FILES, frozenset())
     adjust.linux.resources.ClearField("unified")
+    adjust.ClearField("annotations")
     assert (
         adjust.ByteSize()
         == nri.ContainerAdjustment(
@@ -100,8 +104,8 @@ def test_a_container_without_numbers_is_left_alone() -> None:
     assert NodePlugin().create_container(viewed(container())) is None
 
 
-def test_an_update_carries_the_whole_request_and_the_files() -> None:
-    """Our entry replaces kubelet's, so nothing of it may be lost."""
+def test_an_update_is_answered_with_our_files_alone() -> None:
+    """What is repeated of the request counts as ours, and others could not set it."""
     asked = container(**APP).linux.resources
     asked.cpu.cpus = "0-3"
     asked.memory.swap.value = 1 << 29
@@ -111,10 +115,9 @@ def test_an_update_carries_the_whole_request_and_the_files() -> None:
     (entry,) = response.update
     assert entry.container_id == "c1"
     unified = dict(entry.linux.resources.unified)
-    assert unified == {**FILES, "memory.max": "max"}
+    assert unified == {k: v for k, v in FILES.items() if k != "memory.max"}
     entry.linux.resources.ClearField("unified")
-    asked.ClearField("unified")
-    assert entry.linux.resources == asked
+    assert entry.linux.resources == nri.LinuxResources()
 
 
 def test_an_update_without_numbers_is_left_alone() -> None:

@@ -11,6 +11,7 @@ from agent.nodes import Node, configure
 from support.trees import CONTAINER, POD
 
 from nriplugin.agent import writing
+from nriplugin.api import nri_pb2 as nri
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,7 @@ def node() -> Node:
     node = Node(REPAIR)
     for file, value in files_of(node.create()).items():
         node.kernel.write(f"{CONTAINER}/{file}", value)
+    node.start()
     node.written()
     return node
 
@@ -48,6 +50,30 @@ def test_drift_is_put_right(node: Node, caplog: pytest.LogCaptureFixture) -> Non
     assert f"repair: {CONTAINER}/cpu.max: {FILES['cpu.max']}" in caplog.messages
     repair(node)
     assert node.written() == {}
+
+
+def test_a_container_that_is_being_made_has_not_drifted() -> None:
+    """Until it starts, the runtime has yet to write its files."""
+    node = Node(REPAIR)
+    node.create()
+    repair(node)
+    assert node.written() == {}
+    node.start()
+    repair(node)
+    assert node.written() != {}
+
+
+@pytest.mark.parametrize("state", [nri.CONTAINER_CREATED, nri.CONTAINER_RUNNING])
+def test_so_has_one_that_was_being_made_when_we_came(
+    state: nri.ContainerState.ValueType,
+) -> None:
+    """The runtime says which containers it has started."""
+    node = Node(REPAIR)
+    app = container_at(unified=FILES)
+    app.state = state
+    node.synchronize([app])
+    repair(node)
+    assert (node.written() == {}) is (state == nri.CONTAINER_CREATED)
 
 
 def test_an_update_is_what_is_right_from_then_on(node: Node) -> None:
@@ -91,6 +117,7 @@ def test_a_container_that_is_being_updated_is_left_alone(
     monkeypatch.setattr(writing, "UPDATE_PATIENCE_S", patience_s)
     node = Node(REPAIR)
     node.create()
+    node.start()
     node.update(asking(limit_bytes=2 * GIB))
     repair(node)
     assert (node.written() == {}) is (patience_s > 0)
@@ -103,6 +130,8 @@ def test_a_container_that_changes_while_others_are_repaired_is_left_alone() -> N
     node.kernel.add(f"{POD}/{2:064x}")
     node.create()
     node.create(second)
+    node.start()
+    node.start(second)
     write = node.kernel.write
     happens: list[Callable[[], object]] = [
         lambda: node.update(asking(limit_bytes=2 * GIB), second),

@@ -18,6 +18,8 @@ from nriplugin.engine.settings import (
     Equivalent,
     MemoryQoSLevelSettings,
     MemoryQoSSettings,
+    ResourcesSettings,
+    Send,
     QoSLevel,
     Settings,
 )
@@ -45,7 +47,7 @@ def test_every_key() -> None:
         """
         curve: kep
         failurePolicy: ignore
-        resources: {enabled: false, failurePolicy: fail}
+        resources: {enabled: false, failurePolicy: fail, send: different}
         memoryQoS:
           enabled: true
           throttlingFactor: 0.8
@@ -65,7 +67,9 @@ def test_every_key() -> None:
     )
     base = config.engine.base
     assert config.engine.curve is Curve.KEP
-    assert base.resources == (False, True)
+    assert base.resources == ResourcesSettings(
+        enabled=False, fail=True, fail_lost_update=True, send=Send.DIFFERENT
+    )
     assert base.memory_qos == MemoryQoSSettings(
         enabled=True,
         factor_ppm=800_000,
@@ -208,6 +212,25 @@ def test_the_example_is_valid() -> None:
     text = example.read_text(encoding="utf-8")
     for field in msgspec.structs.fields(ConfigFile):
         assert f"\n{field.encode_name}:" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        ("", True),
+        ("failurePolicy: fail", True),
+        ("failurePolicy: ignore", False),
+        ("resources: {failurePolicy: ignore}", False),
+        ("failurePolicy: ignore\nresources: {failurePolicy: fail}", True),
+    ],
+)
+def test_an_update_that_would_be_lost_fails_unless_the_file_says_otherwise(
+    text: str, fails: bool
+) -> None:
+    """Silence is not a wish: kubelet is to learn that a resize did not happen."""
+    config = parse_config(text, "x")
+    assert config.engine.base.resources.fail_lost_update is fails
+    assert config.engine.bare().base.resources.fail_lost_update is fails
 
 
 def test_the_schema_is_that_of_the_code() -> None:

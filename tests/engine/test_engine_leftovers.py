@@ -9,7 +9,7 @@ import pytest
 from engine.cases import APP, GIB, MIB, NODE, POD, TYPICAL, config
 
 from nriplugin.convert import UNLIMITED, Resources
-from nriplugin.engine.decision import Decision, Level, When
+from nriplugin.engine.decision import Decision, HandlerFailed, Level, When
 from nriplugin.engine.settings import (
     DEFAULT_CONFIG,
     CPUBurstSettings,
@@ -293,7 +293,22 @@ def test_they_follow_as_the_conversion_would() -> None:
     assert files == {"cpu.max": "13000 100000"}
 
 
-def test_numbers_that_make_no_sense_are_nobodys_concern() -> None:
-    """The conversion is off, so nobody has asked it."""
-    decision = updated(having(CORE), Resources(quota_us=5), chosen=OFF)
-    assert (decision.files, decision.refused) == ({}, [])
+@pytest.mark.parametrize("chosen", [OFF, DEFAULT_CONFIG])
+def test_numbers_that_cannot_be_converted_fail_the_update_that_we_would_undo(
+    chosen: Config,
+) -> None:
+    """The runtime would write our old value over them, and kubelet believe it done."""
+    with pytest.raises(HandlerFailed, match=r"old cpu\.max"):
+        updated(having(CORE), Resources(quota_us=5), chosen=chosen)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_such_an_update_goes_on_if_the_user_wants_it_so(enabled: bool) -> None:
+    """Or if nothing of ours is in its way."""
+    settings = ResourcesSettings(enabled=enabled, fail_lost_update=False)
+    chosen = config(resources=settings)
+    decision = updated(having(CORE), Resources(quota_us=5), chosen=chosen)
+    assert decision.files == {}
+    strict = config(resources=ResourcesSettings(enabled=enabled))
+    decision = updated(having({}), Resources(quota_us=5), chosen=strict)
+    assert decision.files == {}
