@@ -186,7 +186,8 @@ class _Look:
             if was.files.get(file) != value and not self._holds(file, value)
         }
         if absent or decision.writes:
-            become = was._replace(files=wanted, outdated={})
+            outdated = {f: v for f, v in was.ours.items() if f not in wanted}
+            become = was._replace(files=wanted, outdated=outdated)
             found.missing.append(self._correction(was, become, absent, decision))
 
     def _known(self, wanted: Mapping[str, str]) -> Known:

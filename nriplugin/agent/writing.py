@@ -80,9 +80,15 @@ class WritingPlugin(NodePlugin):
         tree: Tree,
         open_hands: Callable[[], Hands],
         records: OwnershipRecords | None = None,
+        *,
+        written_before: bool = False,
     ) -> None:
-        """Write through the hands, which are opened when a configuration needs them."""
+        """Write through the hands, which are opened when a configuration needs them.
+
+        Or when there is something to take back: if an earlier process has `written`.
+        """
         self._open_hands = open_hands
+        self._written_before = written_before
         self._hands: Hands | None = None
         self._repairs = False
         # By container: those that are to start, and those that are being updated.
@@ -105,6 +111,7 @@ class WritingPlugin(NodePlugin):
         systemd = self._plan.facts.driver == SYSTEMD
         curved = systemd and config.engine.curve is not None
         needed = not plain or curved or config.adopt.enabled or repair.enabled
+        needed = needed or self._written_before
         if self._hands is None and needed:
             try:
                 self._hands = self._open_hands()

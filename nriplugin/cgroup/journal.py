@@ -273,6 +273,11 @@ def _connect(path: str) -> sqlite3.Connection:
     return database
 
 
+def has_journal(directory: str) -> bool:
+    """Whether a journal was ever begun in a directory."""
+    return os.path.exists(os.path.join(directory, DATABASE))
+
+
 def boot_id() -> str:
     """Return what tells this boot from the others; empty where nothing does."""
     try:

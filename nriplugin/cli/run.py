@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.internal import api_implementation
 
 from nriplugin.agent.plugin import NodePlugin
+from nriplugin.cgroup.journal import has_journal
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
 from nriplugin.errors import CgroupError, ConfigError
@@ -130,7 +131,15 @@ def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
     from nriplugin.agent.writing import WritingPlugin
     from nriplugin.hands.hands import Hands
 
-    return WritingPlugin(facts, tree, lambda: Hands.of(node, tree), records)
+    before = directory is not None and has_journal(directory)
+    plugin = WritingPlugin(
+        *(facts, tree, lambda: Hands.of(node, tree), records), written_before=before
+    )
+    if before:
+        from nriplugin.config import Config
+
+        plugin.apply(Config())  # without a file, nothing else would open the journal
+    return plugin
 
 
 @contextmanager

@@ -1,0 +1,218 @@
+"""A model of a runtime beside the model of a kernel: what it keeps, and what it writes.
+
+As containerd with runc: an answer is merged into the container's stored numbers and
+`unified`; at every creation and update the files that follow from the numbers are
+written first, and everything in `unified` after them, in any order.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.messages import creation, existing, pod_at, seen, updating
+from agent.nodes import FACTS, ByHand, configure
+from cgroup.kernels import Kernel
+from support.harness import container
+from support.trees import CONTAINER, POD
+
+from nriplugin.agent.writing import WritingPlugin
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.api import view_pb2 as view
+from nriplugin.cgroup.executor import Executor
+from nriplugin.convert import convert
+from nriplugin.convert.sources import core_from_nri
+from nriplugin.errors import CgroupError, RequestFails
+from nriplugin.hands.hands import Hands
+from nriplugin.hands.records import OwnershipRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Order = Callable[[Sequence[str]], Sequence[str]]
+
+NUMBERS = ("shares", "quota_us", "limit_bytes")
+
+
+class UpdateFailed(Exception):
+    """What kubelet would be told, and try again."""
+
+
+@dataclass
+class Spec:
+    """What a runtime keeps for a container."""
+
+    numbers: dict[str, int]
+    unified: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class ModelRuntime:
+    """One container of one pod, and a plugin that comes and goes."""
+
+    def __init__(
+        self,
+        state: str,
+        *,
+        shows_unified: bool = True,
+        annotations: Mapping[str, str] | None = None,
+        oom_score: int = 998,
+        order: Order = sorted,
+    ) -> None:
+        self.kernel = Kernel(2)
+        self.kernel.files[f"{POD}/cpu.max"] = "400000 100000"
+        self.state = state
+        self.shows_unified = shows_unified
+        self.pod = pod_at(annotations=annotations)
+        self.oom_score = oom_score
+        self.order = order
+        self.spec = Spec({})
+        self.plugin: WritingPlugin | None = None
+        self.config = ""
+
+    # The plugin
+
+    def connect(self, config: str | None = None) -> None:
+        """Start a plugin, in place of any other, and tell it what exists."""
+        self.config = self.config if config is None else config
+        tree = self.kernel.tree
+        plugin = WritingPlugin(
+            FACTS,
+            tree,
+            lambda: Hands(tree, Executor(tree, refresh_s=0.0)),
+            OwnershipRecords(self.state),
+            written_before=bool(self.spec.numbers),
+        )
+        plugin.keeper = ByHand()
+        configure(plugin, self.config)
+        release = "0.12.5" if self.shows_unified else ""
+        plugin.configure(
+            nri.ConfigureRequest(
+                runtime_name="containerd",
+                runtime_version="2.4.2" if self.shows_unified else "2.1.0",
+                NRI_version=release,
+            )
+        )
+        self.plugin = plugin
+        there = [self._shown()] if self.spec.numbers else []
+        updates = plugin.synchronize(*existing([self.pod], there))
+        for update in updates or ():
+            self.spec.unified.update(update.linux.resources.unified)
+            self._write()
+        self._settle()
+
+    def disconnect(self) -> None:
+        """Kill the plugin."""
+        self.plugin = None
+
+    def reload(self, config: str) -> None:
+        """Give the plugin another configuration, if it is there."""
+        self.config = config
+        if self.plugin is not None:
+            configure(self.plugin, config)
+
+    # The container
+
+    def create(
+        self, numbers: dict[str, int], unified: Mapping[str, str] | None = None
+    ) -> None:
+        """Make the container, and start it."""
+        self.spec = Spec(dict(numbers), dict(unified or {}))
+        if self.plugin is not None:
+            answer = self.plugin.create_container(creation(self.pod, self._shown()))
+            if answer is not None:
+                self._merge(answer.adjust.linux.resources)
+                self.spec.annotations.update(answer.adjust.annotations)
+        self._write()
+        if self.plugin is not None:
+            self.plugin.start_container(b"", seen(view.Container, self._shown()))
+            self._settle()
+
+    def update(
+        self, numbers: Mapping[str, int], unified: Mapping[str, str] | None = None
+    ) -> None:
+        """Have kubelet ask for numbers; none is an update of the cpuset alone."""
+        asked = container(**numbers).linux.resources
+        asked.unified.update(unified or {})
+        merged = nri.LinuxResources()
+        merged.CopyFrom(asked)
+        if self.plugin is not None:
+            request = updating(self.pod, self._shown(), asked)
+            try:
+                answer = self.plugin.update_container(request)
+            except RequestFails as exc:
+                raise UpdateFailed(exc) from exc
+            for update in () if answer is None else answer.update:
+                self._lay_over(merged, update.linux.resources)
+        before = deepcopy(self.spec)
+        self._merge(merged)
+        try:
+            self._write()
+        except UpdateFailed:
+            self.spec = before
+            raise
+        if self.plugin is not None:
+            shown = seen(view.Container, self._shown())
+            self.plugin.post_update_container(b"", shown)
+            self._settle()
+
+    def files(self) -> dict[str, str]:
+        """Return what the kernel holds for the container and its pod's burst."""
+        names = (
+            *("cpu.weight", "cpu.idle", "cpu.max", "cpu.max.burst"),
+            *("memory.max", "memory.high", "memory.low", "memory.min"),
+        )
+        held = {name: self.kernel.files[f"{CONTAINER}/{name}"] for name in names}
+        held["pod's cpu.max.burst"] = self.kernel.files[f"{POD}/cpu.max.burst"]
+        return held
+
+    # Parts of the above
+
+    def _shown(self) -> nri.Container:
+        shown = container(1, **self.spec.numbers)
+        shown.pod_sandbox_id = self.pod.id
+        shown.linux.cgroups_path = CONTAINER
+        shown.linux.oom_score_adj.value = self.oom_score
+        shown.state = nri.CONTAINER_RUNNING
+        shown.annotations.update(self.spec.annotations)
+        if self.shows_unified:
+            shown.linux.resources.unified.update(self.spec.unified)
+        return shown
+
+    def _lay_over(self, merged: nri.LinuxResources, answer: nri.LinuxResources) -> None:
+        merged.unified.update(answer.unified)
+        if answer.cpu.HasField("shares"):
+            merged.cpu.shares.value = answer.cpu.shares.value
+
+    def _merge(self, resources: nri.LinuxResources) -> None:
+        given = {
+            "shares": resources.cpu.shares.value,
+            "quota_us": resources.cpu.quota.value,
+            "limit_bytes": resources.memory.limit.value,
+        }
+        # A creation clears shares, an update cannot: 0 is "not given" there.
+        if resources.cpu.HasField("shares") and not given["shares"]:
+            self.spec.numbers.pop("shares", None)
+        self.spec.numbers |= {name: value for name, value in given.items() if value}
+        self.spec.unified.update(resources.unified)
+
+    def _write(self) -> None:
+        numbers = container(**self.spec.numbers).linux.resources
+        made = convert(core_from_nri(numbers)).files
+        try:
+            for file, value in made.items():
+                self.kernel.write(f"{CONTAINER}/{file}", value)
+            for file in self.order(list(self.spec.unified)):
+                self.kernel.write(f"{CONTAINER}/{file}", self.spec.unified[file])
+        except CgroupError as exc:
+            raise UpdateFailed(exc) from exc
+
+    def _settle(self) -> None:
+        assert self.plugin is not None
+        keeper = self.plugin.keeper
+        assert isinstance(keeper, ByHand)
+        while keeper.now or keeper.later or keeper.timed:  # jobs may lead to others
+            keeper.work()
+            keeper.work_later()
+            keeper.work_when_time_is_up()

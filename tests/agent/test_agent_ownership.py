@@ -1,0 +1,271 @@
+"""Whose value is it: whatever comes and goes, the kernel holds what kubelet asked for.
+
+Each of the first tests is a story that once ended with an old value in force.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent.messages import GIB
+from agent.runtimes import ModelRuntime, UpdateFailed
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+APP = {"shares": 512, "quota_us": 100_000, "limit_bytes": GIB}
+DOUBLE = {"shares": 1024, "quota_us": 200_000, "limit_bytes": 2 * GIB}
+HALF = {"shares": 256, "quota_us": 50_000, "limit_bytes": GIB // 2}
+
+OFF = "resources: {enabled: false}"
+BURST = "cpuBurst: {enabled: true, percent: 90}"
+MEMORY = "memoryQoS: {enabled: true}"
+THROTTLED = "memoryQoSLevel: {enabled: true, level: BE}"
+IDLE = "cpuQoS: {enabled: true, level: BE}"
+LIGHT = "cpuQoS: {enabled: true, level: BE, equivalent: weight}"
+DIFFERENT = "resources: {send: different}"
+
+Make = type[ModelRuntime]
+
+
+def fresh(
+    config: str,
+    numbers: dict[str, int],
+    unified: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return what the kernel holds for a container that is made like this."""
+    with tempfile.TemporaryDirectory() as state:
+        runtime = ModelRuntime(state, annotations=annotations)
+        runtime.connect(config)
+        runtime.create(numbers, unified)
+        return runtime.files()
+
+
+@pytest.fixture(params=[True, False], ids=["shown", "hidden"])
+def runtime(request: pytest.FixtureRequest, tmp_path: Any) -> ModelRuntime:  # noqa: ANN401
+    """A runtime that shows plugins what it keeps, and one that does not."""
+    return ModelRuntime(str(tmp_path), shows_unified=request.param)
+
+
+def test_a_container_made_before_a_reload_is_not_forgotten(
+    runtime: ModelRuntime,
+) -> None:
+    """An update that changes nothing does not make us forget what is ours."""
+    runtime.connect("")
+    runtime.create(APP)
+    runtime.reload(MEMORY)
+    runtime.update({})
+    runtime.update(DOUBLE)
+    assert runtime.files() == fresh(MEMORY, DOUBLE)
+
+
+@pytest.mark.parametrize("handler", [MEMORY, BURST, THROTTLED, LIGHT, IDLE])
+@pytest.mark.parametrize("to", [DOUBLE, HALF])
+def test_a_handler_turned_off_with_a_restart_leaves_nothing_behind(
+    runtime: ModelRuntime, handler: str, to: dict[str, int]
+) -> None:
+    """Its values came from us, whatever is configured now."""
+    runtime.connect(handler)
+    runtime.create(APP)
+    runtime.connect("")
+    runtime.update(to)
+    assert runtime.files() == fresh("", to)
+
+
+@pytest.mark.parametrize("handler", [MEMORY, BURST, THROTTLED])
+def test_nor_does_one_that_was_turned_on_by_a_reload(
+    runtime: ModelRuntime, handler: str
+) -> None:
+    """What an update has set is no less ours than what came with the container."""
+    runtime.connect("")
+    runtime.create(APP)
+    runtime.reload(handler)
+    runtime.update(DOUBLE)
+    assert runtime.files() == fresh(handler, DOUBLE)
+    runtime.connect("")
+    runtime.update(HALF)
+    assert runtime.files() == fresh("", HALF)
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_the_conversion_turned_off_pins_nothing(
+    runtime: ModelRuntime, restart: bool
+) -> None:
+    """The runtime writes what we once sent after what kubelet asks for now."""
+    runtime.connect("")
+    runtime.create(APP)
+    if restart:
+        runtime.connect(OFF)
+    else:
+        runtime.reload(OFF)
+    runtime.update(DOUBLE)
+    runtime.update({"quota_us": 50_000})
+    assert runtime.files() == fresh("", {**DOUBLE, "quota_us": 50_000})
+
+
+@pytest.mark.parametrize("file", ["cpu.weight", "cpu.max", "memory.max"])
+@pytest.mark.parametrize("config", ["", "adopt: {enabled: true}", BURST])
+@pytest.mark.parametrize("away", [True, False])
+def test_what_another_plugin_set_is_not_ours(
+    tmp_path: Any,  # noqa: ANN401
+    file: str,
+    config: str,
+    away: bool,
+) -> None:
+    """Neither at an update, nor after a restart, nor if it was made without us."""
+    theirs = {"cpu.weight": "7", "cpu.max": "70000 100000", "memory.max": "7340032"}
+    runtime = ModelRuntime(str(tmp_path))
+    if not away:
+        runtime.connect(config)
+    runtime.create(APP, {file: theirs[file]})
+    runtime.connect(config)
+    assert runtime.files()[file] == theirs[file]
+    runtime.update(DOUBLE)
+    assert runtime.files()[file] == theirs[file]
+    for other, value in fresh(config, DOUBLE, {file: theirs[file]}).items():
+        assert runtime.files()[other] == value
+
+
+@pytest.mark.parametrize("config", ["", OFF, DIFFERENT, MEMORY, BURST])
+@pytest.mark.parametrize("to", [DOUBLE, HALF])
+def test_a_resize_in_our_absence_is_put_right(
+    runtime: ModelRuntime, config: str, to: dict[str, int]
+) -> None:
+    """When we are back, without anything being asked for once more."""
+    runtime.connect("")
+    runtime.create(APP)
+    runtime.disconnect()
+    runtime.update(to)
+    assert runtime.files()["memory.max"] == str(GIB)  # which is what there is to mend
+    runtime.connect(config)
+    held = runtime.files()
+    for file in ("cpu.weight", "cpu.max", "memory.max"):
+        assert held[file] == fresh("", to)[file]
+    runtime.update({})
+    assert runtime.files() == held
+
+
+def test_what_is_right_is_not_touched_when_we_are_back(runtime: ModelRuntime) -> None:
+    """Neither a restart nor another configuration is a reason to write anything."""
+    runtime.connect(f"{BURST}\ncurve: kep")
+    runtime.create(APP)
+    before = runtime.files()
+    runtime.kernel.writes.clear()
+    runtime.connect("curve: proportional")
+    assert runtime.kernel.writes == []
+    assert runtime.files() == before
+
+
+def test_a_node_that_sends_what_differs_has_nothing_of_us_in_its_specifications(
+    runtime: ModelRuntime,
+) -> None:
+    """Then nothing of ours can outlive us."""
+    runtime.connect(DIFFERENT)
+    runtime.create(APP)
+    runtime.update(DOUBLE)
+    assert (runtime.spec.unified, runtime.spec.annotations) == ({}, {})
+    runtime.disconnect()
+    runtime.update(HALF)
+    assert runtime.files() == fresh("", HALF)
+
+
+def test_a_record_that_is_the_pods_is_nobodys_word(tmp_path: Any) -> None:  # noqa: ANN401
+    """Runtimes copy a pod's annotations to its containers."""
+    forged = {"managed.cgroup2.nri.io": "cpu.weight=7"}
+    runtime = ModelRuntime(str(tmp_path), annotations=forged)
+    runtime.create(APP, {"cpu.weight": "7"})
+    runtime.spec.annotations.update(forged)
+    runtime.connect("")
+    runtime.update(DOUBLE)
+    assert runtime.files()["cpu.weight"] == "7"
+
+
+# Any story
+
+handlers = st.sets(st.sampled_from([MEMORY, BURST, IDLE])).map("\n".join)
+configs = st.one_of(
+    st.sampled_from(["", OFF, DIFFERENT, LIGHT, THROTTLED]),
+    handlers,
+    handlers.map(lambda text: f"{DIFFERENT}\n{text}"),
+    handlers.map(lambda text: f"adopt: {{enabled: true}}\n{text}"),
+)
+amounts = st.fixed_dictionaries(
+    {},
+    optional={
+        "shares": st.sampled_from([256, 512, 1024, 2048]),
+        "quota_us": st.sampled_from([20_000, 50_000, 100_000, 300_000]),
+        "limit_bytes": st.sampled_from([GIB // 2, GIB, 2 * GIB]),
+    },
+)
+steps = st.one_of(
+    st.tuples(st.just("update"), amounts),
+    st.tuples(st.just("reload"), configs),
+    st.tuples(st.just("restart"), configs),
+    st.tuples(st.just("away"), amounts),
+)
+# What a plugin before us may set, where we can see it.
+explicit = st.sampled_from([{}, {}, {"cpu.weight": "7"}, {"memory.max": "734003200"}])
+
+
+def shuffled(seed: int) -> Callable[[Sequence[str]], list[str]]:
+    """Return runc's order: none."""
+    chance = random.Random(seed)
+    return lambda names: chance.sample(list(names), len(names))
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(
+    st.booleans(),
+    explicit,
+    configs,
+    st.lists(steps, max_size=7),
+    st.sampled_from([APP, DOUBLE, HALF]),
+    st.integers(0, 1000),
+)
+def test_whatever_happens_the_kernel_holds_what_was_asked_for(
+    shown: bool,
+    theirs: dict[str, str],
+    config: str,
+    story: list[tuple[str, Any]],
+    last: dict[str, int],
+    seed: int,
+) -> None:
+    """Kubelet's numbers, plus what the handlers of today add, and nothing older."""
+    theirs = theirs if shown else {}
+    numbers = dict(APP)
+    with tempfile.TemporaryDirectory() as state:
+        runtime = ModelRuntime(state, shows_unified=shown, order=shuffled(seed))
+        runtime.connect(config)
+        runtime.create(numbers, theirs)
+        for what, detail in story:
+            if what == "reload":
+                runtime.reload(detail)
+            elif what == "restart":
+                runtime.connect(detail)
+            elif what == "away":
+                runtime.disconnect()
+                try:
+                    runtime.update(detail)
+                    runtime.connect()
+                except UpdateFailed:  # an idle container takes no weight without us
+                    runtime.connect()
+                    runtime.update(detail)
+            else:
+                runtime.update(detail)
+            if what in ("update", "away"):
+                numbers |= detail
+            config = runtime.config
+            held = runtime.files()
+            for file, value in fresh("", numbers, theirs).items():
+                if file in ("cpu.max", "memory.max"):
+                    assert held[file] == value, (what, detail)
+        runtime.update(last)
+        assert runtime.files() == fresh(config, last, theirs)
