@@ -48,7 +48,7 @@ def fresh(
 
 
 @pytest.fixture(params=[True, False], ids=["shown", "hidden"])
-def runtime(request: pytest.FixtureRequest, tmp_path: Any) -> ModelRuntime:  # noqa: ANN401
+def runtime(request: pytest.FixtureRequest, tmp_path: Any) -> ModelRuntime:
     """A runtime that shows plugins what it keeps, and one that does not."""
     return ModelRuntime(str(tmp_path), shows_unified=request.param)
 
@@ -113,7 +113,7 @@ def test_the_conversion_turned_off_pins_nothing(
 @pytest.mark.parametrize("config", ["", "adopt: {enabled: true}", BURST])
 @pytest.mark.parametrize("away", [True, False])
 def test_what_another_plugin_set_is_not_ours(
-    tmp_path: Any,  # noqa: ANN401
+    tmp_path: Any,
     file: str,
     config: str,
     away: bool,
@@ -175,7 +175,7 @@ def test_a_node_that_sends_what_differs_has_nothing_of_us_in_its_specifications(
     assert runtime.files() == fresh("", HALF)
 
 
-def test_a_record_that_is_the_pods_is_nobodys_word(tmp_path: Any) -> None:  # noqa: ANN401
+def test_a_record_that_is_the_pods_is_nobodys_word(tmp_path: Any) -> None:
     """Runtimes copy a pod's annotations to its containers."""
     forged = {"managed.cgroup2.nri.io": "cpu.weight=7"}
     runtime = ModelRuntime(str(tmp_path), annotations=forged)
@@ -219,9 +219,7 @@ def shuffled(seed: int) -> Callable[[Sequence[str]], list[str]]:
     return lambda names: chance.sample(list(names), len(names))
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.booleans(),
     explicit,

@@ -18,9 +18,9 @@ from nriplugin.engine.settings import (
     Equivalent,
     MemoryQoSLevelSettings,
     MemoryQoSSettings,
+    QoSLevel,
     ResourcesSettings,
     Send,
-    QoSLevel,
     Settings,
 )
 from nriplugin.errors import ConfigError

@@ -1,0 +1,148 @@
+"""Updates that the handlers do not answer, of containers that carry our values."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent.messages import GIB, asking, container_at, pod_at, updating
+from agent.nodes import Node, configure
+from support.harness import PATIENCE_S, connected, raw_peer, wait_until
+from support.trees import CONTAINER
+
+from nriplugin.agent import plugin as module
+from nriplugin.agent.plugin import NodePlugin
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.errors import RequestFails
+from nriplugin.nri.runtime import Behaviour
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECORD = "cpu.max=100000 100000;cpu.max.burst=50000;cpu.weight=59;memory.high=980111360"
+DOUBLE: dict[str, Any] = {"shares": 1024, "quota_us": 200_000, "limit_bytes": 2 * GIB}
+CONVERTED = {
+    "cpu.weight": "100",
+    "cpu.max": "200000 100000",
+    "memory.max": str(2 * GIB),
+}
+
+
+def ours() -> nri.Container:
+    """Return a container that we have set files of."""
+    app = container_at()
+    app.annotations["managed.cgroup2.nri.io"] = RECORD
+    files = dict(part.split("=") for part in RECORD.split(";"))
+    app.linux.resources.unified.update(files)
+    return app
+
+
+def fallback(plugin: NodePlugin, app: nri.Container, asked: nri.LinuxResources) -> Any:
+    response = plugin.fallback_update(updating(pod_at(), app, asked))
+    if response is None:
+        return None
+    (update,) = response.update
+    return dict(update.linux.resources.unified)
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["", "cpuBurst: {enabled: true, percent: 50}", "resources: {enabled: false}"],
+)
+def test_the_conversion_alone_is_answered(config: str) -> None:
+    """What a handler added to the old numbers is taken back with them."""
+    plugin = NodePlugin(module.NodeFacts(files=module.OWNABLE))
+    configure(plugin, config)
+    neutral = {"cpu.max.burst": "0", "memory.high": "max"}
+    assert fallback(plugin, ours(), asking(**DOUBLE)) == CONVERTED | neutral
+
+
+def test_where_nothing_is_ours_an_empty_answer_is_harmless() -> None:
+    """The runtime does what it does without us."""
+    assert fallback(NodePlugin(), container_at(), asking(**DOUBLE)) is None
+    inactive = NodePlugin(module.NodeFacts(cgroup_version=1))
+    assert fallback(inactive, ours(), asking(**DOUBLE)) is None
+
+
+@pytest.mark.parametrize("where", ["asked", "stored"])
+@pytest.mark.parametrize("policy", ["", "failurePolicy: ignore"])
+def test_numbers_without_a_conversion_fail_the_update(where: str, policy: str) -> None:
+    """Unless the configuration wants to go on whatever happens."""
+    plugin = NodePlugin()
+    configure(plugin, policy)
+    app, asked = ours(), asking(**DOUBLE)
+    if where == "asked":
+        asked = asking(quota_us=5)
+    else:
+        app.linux.resources.memory.limit.value = -7
+    if policy:
+        assert fallback(plugin, app, asked) is None
+    else:
+        with pytest.raises(RequestFails, match="the runtime"):
+            fallback(plugin, app, asked)
+
+
+def test_a_handler_that_breaks_does_not_lose_the_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the wire: the runtime gets the conversion, and no error."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    plugin = NodePlugin()
+    monkeypatch.setattr(plugin, "_use_of", broken)
+    request = nri.UpdateContainerRequest(
+        pod=pod_at(), container=ours(), linux_resources=asking(**DOUBLE)
+    )
+    with raw_peer(plugin) as peer:
+        peer.begin(runtime_name="containerd", runtime_version="v2.4.0")
+        answer = peer.ask("UpdateContainer", request, nri.UpdateContainerResponse)
+    (update,) = answer.update
+    assert CONVERTED.items() <= dict(update.linux.resources.unified).items()
+
+
+class Slow(NodePlugin):
+    """Its first update takes as long as a test wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.release = threading.Event()
+
+    def update_container(self, request: Any) -> Any:
+        assert self.release.wait(PATIENCE_S)
+        return super().update_container(request)
+
+
+@pytest.mark.parametrize("nri_version", ["0.12.5", "0.12.0"])
+def test_what_came_too_late_is_sent_once_more(tmp_path: Path, nri_version: str) -> None:
+    """By an update that the runtime did not ask for, if it takes such."""
+    plugin = Slow()
+    behaviour = Behaviour(nri_version=nri_version, request_timeout_s=0.2)
+    with connected(plugin, tmp_path, behaviour) as (runtime, _):
+        updated = runtime.update_container(pod_at(), ours(), asking(**DOUBLE))
+        assert CONVERTED.items() <= dict(updated.resources.unified).items()
+        plugin.release.set()
+        if nri_version == "0.12.5":
+            wait_until(lambda: bool(runtime.updates))
+            ((update,),) = runtime.updates
+            assert CONVERTED.items() <= dict(update.linux.resources.unified).items()
+        else:
+            # An answer shows that the late one was dealt with before it.
+            runtime.update_container(pod_at(), ours(), asking(**DOUBLE))
+            assert runtime.updates == []
+
+
+def test_where_we_may_write_all_files_are_written_when_the_update_is_done() -> None:
+    """The runtime has written what the fallback said, without any handler's part."""
+    node = Node("cpuBurst: {enabled: true, percent: 50}")
+    asked = asking(**DOUBLE)
+    response = node.update(asked, ours())
+    assert response is not None
+    node.plugin.update_dropped(updating(pod_at(), ours(), asked), response)
+    for file, value in CONVERTED.items():
+        node.kernel.files[f"{CONTAINER}/{file}"] = value
+    node.post_update()
+    node.keeper.work()
+    assert node.of_container("cpu.max.burst") == "100000"

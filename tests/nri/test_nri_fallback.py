@@ -1,0 +1,133 @@
+"""An update whose handler failed or is late: an empty answer is not harmless."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from support.harness import PATIENCE_S, Recorder, container, pod, raw_peer, wait_until
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.errors import RequestFails
+from nriplugin.nri import FailurePolicy
+from nriplugin.wire.ttrpc import Code
+
+if TYPE_CHECKING:
+    from support.harness import RawPeer
+
+UPDATE = nri.UpdateContainerRequest(pod=pod(), container=container())
+
+
+def holding(value: str) -> nri.UpdateContainerResponse:
+    response = nri.UpdateContainerResponse()
+    update = response.update.add(container_id="c1")
+    update.linux.resources.unified["memory.max"] = value
+    return response
+
+
+class Undecided(Recorder):
+    """Its handler hangs until it is released, or fails at once."""
+
+    def __init__(self, fallback: str | None, *, fails: bool) -> None:
+        super().__init__()
+        self.fallback = fallback
+        self.fails = fails
+        self.release = threading.Event()
+        self.dropped: list[tuple[str, str]] = []
+
+    def update_container(
+        self, request: nri.UpdateContainerRequest
+    ) -> nri.UpdateContainerResponse:
+        if self.fails:
+            raise ZeroDivisionError
+        assert self.release.wait(PATIENCE_S)
+        return holding("late")
+
+    def fallback_update(
+        self, request: nri.UpdateContainerRequest
+    ) -> nri.UpdateContainerResponse | None:
+        if self.fallback == "refuse":
+            raise RequestFails("try again")
+        if self.fallback == "break":
+            raise KeyError(request.container.id)
+        return None if self.fallback is None else holding(self.fallback)
+
+    def update_dropped(
+        self,
+        request: nri.UpdateContainerRequest,
+        response: nri.UpdateContainerResponse,
+    ) -> None:
+        (update,) = response.update
+        value = update.linux.resources.unified["memory.max"]
+        self.dropped.append((request.container.id, value))
+        raise ValueError("a plugin's own mistake")
+
+
+def answered(peer: RawPeer) -> tuple[int, str, dict[str, str]]:
+    peer.send("UpdateContainer", UPDATE)
+    answer = peer.answer()
+    response = nri.UpdateContainerResponse.FromString(answer.payload)
+    files = {
+        f: v for u in response.update for f, v in u.linux.resources.unified.items()
+    }
+    return answer.code, answer.reason, files
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_plugin_is_asked_for_something_better(fails: bool) -> None:
+    """The same whether its handler has failed or is late."""
+    plugin = Undecided("4096", fails=fails)
+    with raw_peer(plugin) as peer:
+        peer.begin(request_timeout=100)
+        assert answered(peer) == (0, "", {"memory.max": "4096"})
+        plugin.release.set()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_it_may_have_the_update_fail(fails: bool) -> None:
+    """Kubelet learns of it, and tries again."""
+    plugin = Undecided("refuse", fails=fails)
+    with raw_peer(plugin) as peer:
+        peer.begin(request_timeout=100)
+        code, reason, files = answered(peer)
+        plugin.release.set()
+    assert code == (Code.UNKNOWN if fails else Code.DEADLINE_EXCEEDED)
+    assert reason.endswith("try again")
+    assert files == {}
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("fallback", [None, "break"])
+def test_without_anything_better_the_answer_is_empty(
+    fallback: str | None, fails: bool
+) -> None:
+    """A mistake in the fallback is no reason to fail what would have gone on."""
+    plugin = Undecided(fallback, fails=fails)
+    with raw_peer(plugin) as peer:
+        peer.begin(request_timeout=100)
+        assert answered(peer) == (0, "", {})
+        plugin.release.set()
+
+
+def test_a_plugin_that_is_to_fail_is_not_asked() -> None:
+    """Its policy says what is to happen."""
+    plugin = Undecided("4096", fails=True)
+    plugin.failure_policy = FailurePolicy.FAIL
+    with raw_peer(plugin) as peer:
+        peer.begin()
+        code, _, files = answered(peer)
+    assert (code, files) == (Code.UNKNOWN, {})
+
+
+def test_the_plugin_learns_that_its_answer_was_dropped() -> None:
+    """So that it can put right afterwards what the runtime does without it."""
+    plugin = Undecided("4096", fails=False)
+    with raw_peer(plugin) as peer:
+        peer.begin(request_timeout=100)
+        answered(peer)
+        plugin.release.set()
+        wait_until(lambda: bool(plugin.dropped))
+        assert plugin.dropped == [("c1", "late")]
+        # The connection has survived the plugin's mistake.
+        peer.ask("RunPodSandbox", nri.RunPodSandboxRequest(pod=pod()), nri.Empty)
