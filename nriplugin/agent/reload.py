@@ -10,6 +10,11 @@ directory that is itself a link, and an update replaces the latter. The kubelet 
 to a minute for that anyway, and a look costs one system call. The look follows links,
 so a swap shows as another inode.
 
+A file may be looked at while it is being written, and the first half of a configuration
+is often a valid one. So a change counts when two looks in a row have read the same. An
+empty file is refused once a configuration is in force: it is what a file is before its
+first line is written, or after a disk was full. Who wants the defaults writes `{}`.
+
 It happens on a thread of its own: reading YAML takes milliseconds that no container
 should wait for, and a signal handler runs in the thread that serves requests.
 """
@@ -23,9 +28,10 @@ import threading
 from contextlib import contextmanager
 from enum import Enum, auto
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from nriplugin.errors import NRIPluginError
+from nriplugin.config import read_text
+from nriplugin.errors import ConfigError, NRIPluginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,8 +43,18 @@ T = TypeVar("T")
 
 INTERVAL_S = 5.0
 
+# Begin and end of a YAML document, which may have nothing in between.
+_MARKERS = ("---", "...")
+
 # Device, inode, time of change and length; or the number of the error.
 _Look = tuple[int, ...]
+
+
+class _Content(NamedTuple):
+    """What a look has read, or why it could not."""
+
+    text: str
+    problem: str
 
 
 class Wake(Enum):
@@ -55,7 +71,7 @@ class ConfigWatch(Generic[T]):
     def __init__(
         self,
         path: str,
-        load: Callable[[str], T],
+        parse: Callable[[str, str], T],
         apply: Callable[[T], None],
         interval_s: float = INTERVAL_S,
         *,
@@ -65,20 +81,21 @@ class ConfigWatch(Generic[T]):
 
         Args:
             path: of the file, or of a link to it.
-            load: reads, checks and compiles the file of that path; raises
+            parse: checks and compiles a text that comes from that path; raises
                 NRIPluginError for one that is no good.
             apply: puts a configuration in force; called on the watch's thread.
             interval_s: between two looks.
             wait: waits for so many seconds at most, in tests.
         """
         self._path = path
-        self._load = load
+        self._parse = parse
         self._apply = apply
         self._interval_s = interval_s
         self._wait = self._next_wake if wait is None else wait
         # Unlike that of an Event, its `put` may interrupt itself: signal handlers may.
         self._wakes: SimpleQueue[Wake] = SimpleQueue()
         self._seen: _Look | None = None
+        self._unsettled: _Content | None = None  # that the last look has read
         self._refused = ""
         self._thread: threading.Thread | None = None
 
@@ -86,10 +103,11 @@ class ConfigWatch(Generic[T]):
         """Return the configuration to begin with; later looks compare with it.
 
         Raises:
-            NRIPluginError: as `load`; there is nothing older to keep.
+            NRIPluginError: as `parse`, or the file cannot be read; there is nothing
+                older to keep.
         """
         self._seen = self._look()
-        return self._load(self._path)
+        return self._parse(read_text(self._path), self._path)
 
     def start(self) -> None:
         """Look at the file from now on, until `stop` or the end of the process."""
@@ -111,16 +129,21 @@ class ConfigWatch(Generic[T]):
     def check(self, *, always: bool = False) -> bool:
         """Look once; whether a new configuration is in force now.
 
-        With `always` the file is read even if it looks the same, and what is wrong with
-        it is said again.
+        With `always` the file is read even if it looks the same, counts at once, and
+        what is wrong with it is said again.
         """
         # Before reading: what changes in between is then seen by the next look.
         look = self._look()
         if look == self._seen and not always:
+            self._unsettled = None
             return False
-        self._seen = look
+        content = self._read()
+        if content != self._unsettled and not always:
+            self._unsettled = content
+            return False
+        self._seen, self._unsettled = look, None
         try:
-            self._apply(self._load(self._path))
+            self._apply(self._parse(_checked(content, self._path), self._path))
         except NRIPluginError as exc:
             self._refuse(str(exc), always)
             return False
@@ -130,6 +153,12 @@ class ConfigWatch(Generic[T]):
         self._refused = ""
         _log.info("configuration: %s is in force", self._path)
         return True
+
+    def _read(self) -> _Content:
+        try:
+            return _Content(read_text(self._path), "")
+        except ConfigError as exc:
+            return _Content("", str(exc))
 
     def _refuse(self, reason: str, always: bool) -> None:
         if reason != self._refused or always:
@@ -152,6 +181,20 @@ class ConfigWatch(Generic[T]):
             return self._wakes.get(timeout=timeout_s)
         except Empty:
             return Wake.LOOK
+
+
+def _checked(content: _Content, path: str) -> str:
+    """Return the text that is to replace a configuration in force.
+
+    Raises:
+        ConfigError: it could not be read, or is empty but for comments.
+    """
+    if content.problem:
+        raise ConfigError(content.problem)
+    lines = [line.strip() for line in content.text.splitlines()]
+    if all(not line or line[0] == "#" or line in _MARKERS for line in lines):
+        raise ConfigError(f"{path}: empty, expected settings, or {{}} for the defaults")
+    return content.text
 
 
 @contextmanager

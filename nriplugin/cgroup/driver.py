@@ -3,6 +3,10 @@
 Five rungs are asked in order and the first clear answer counts; each says what it saw,
 so that a wrong answer can be understood. A value that is neither driver is reported
 and the next rung is asked.
+
+The kubelet's settings are asked for in the order in which they win for the kubelet:
+the flags of its process, those that kubeadm has for it, the drop-ins of its
+configuration directory, the last one first, and its configuration file.
 """
 
 from __future__ import annotations
@@ -12,21 +16,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup import kubelet
+from nriplugin.cgroup.kubelet_process import find_kubelet, read_file
 from nriplugin.cgroup.layout import kube_root_components
 from nriplugin.cgroup.paths import KUBEPODS, Driver, cgroup_path
 from nriplugin.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nriplugin.cgroup.kubelet import KubeletSettings
 
 ENV_DRIVER = "CGROUP_DRIVER"
 CONFIG_FILE = "/var/lib/kubelet/config.yaml"
 FLAGS_FILE = "/var/lib/kubelet/kubeadm-flags.env"
-
-# None of these files is larger; what is, is not one.
-_MAX_BYTES = 1 << 20
+# Which files of a configuration directory the kubelet reads.
+DROP_IN = ".conf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def detect_driver(
     Nothing is written, and no error ends it.
     """
     host = host_root.rstrip("/")
-    settings = [*_kubelet_files(host), _kubelet_process(host)]
+    settings = _kubelet_settings(host)
     kube_root, kube_root_evidence = _kube_root(settings)
     rungs: list[Rung] = []
     for rung in (
@@ -84,40 +88,52 @@ class _Asked:
     problem: str = ""
 
 
-def _kubelet_files(host: str) -> Iterator[_Asked]:
-    for name, parse in (
-        (CONFIG_FILE, kubelet.parse_config_file),
-        (FLAGS_FILE, kubelet.parse_flags_file),
-    ):
-        path = f"{host}{name}"
-        try:
-            yield _Asked("kubelet files", path, parse(_read(path), path))
-        except OSError as exc:
-            problem = f"{path}: {exc.strerror}"
-            yield _Asked("kubelet files", path, None, problem)
-        except ConfigError as exc:
-            yield _Asked("kubelet files", path, None, str(exc))
+def _kubelet_settings(host: str) -> list[_Asked]:
+    """Return the sources of the kubelet's settings, the one that wins first."""
+    flags = [
+        _kubelet_process(host),
+        _kubelet_file(f"{host}{FLAGS_FILE}", kubelet.parse_flags_file),
+    ]
+    told = [asked.settings for asked in flags if asked.settings is not None]
+    config = next((one.config for one in told if one.config), CONFIG_FILE)
+    directory = next((one.config_dir for one in told if one.config_dir), None)
+    files = [] if directory is None else _drop_ins(_on_host(host, directory))
+    files.append(_on_host(host, config))
+    return [*flags, *(_kubelet_file(one, kubelet.parse_config_file) for one in files)]
+
+
+def _drop_ins(directory: str) -> list[str]:
+    """Return the files of a configuration directory, the one that wins first."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return [directory]  # which cannot be read either, and that is then told
+    names = [name for name in names if name.endswith(DROP_IN)]
+    return [f"{directory}/{name}" for name in sorted(names, reverse=True)]
+
+
+def _on_host(host: str, path: str) -> str:
+    # systemd and most others start the kubelet in the root directory.
+    return f"{host}/{path.strip('/')}"
+
+
+def _kubelet_file(path: str, parse: Callable[[str, str], KubeletSettings]) -> _Asked:
+    try:
+        return _Asked("kubelet files", path, parse(read_file(path), path))
+    except OSError as exc:
+        return _Asked("kubelet files", path, None, f"{path}: {exc.strerror}")
+    except ConfigError as exc:
+        return _Asked("kubelet files", path, None, str(exc))
 
 
 def _kubelet_process(host: str) -> _Asked:
     # With hostPID, a pod's own /proc shows the node's processes.
     proc = f"{host}/proc" if os.path.isdir(f"{host}/proc") else "/proc"
-    seen = 0
-    try:
-        pids = [name for name in os.listdir(proc) if name.isdecimal()]
-    except OSError as exc:
-        return _Asked("kubelet process", proc, None, f"{proc}: {exc.strerror}")
-    for pid in sorted(pids, key=int):
-        try:
-            arguments = kubelet.parse_cmdline(_read(f"{proc}/{pid}/cmdline"))
-        except OSError:  # it ended, or is not ours to see
-            continue
-        seen += 1
-        if kubelet.is_kubelet(arguments):
-            settings = kubelet.parse_arguments(arguments)
-            return _Asked("kubelet process", f"{proc}/{pid}/cmdline", settings)
-    problem = f"no kubelet among the {seen} processes in {proc}"
-    return _Asked("kubelet process", proc, None, f"{problem}; a pod needs hostPID")
+    found = find_kubelet(proc)
+    if found.problem:
+        return _Asked("kubelet process", found.source, None, found.problem)
+    settings = kubelet.parse_arguments(found.arguments)
+    return _Asked("kubelet process", found.source, settings)
 
 
 def _settings_rung(asked: _Asked) -> Rung:
@@ -136,8 +152,7 @@ def _judged(name: str, source: str, value: str | None) -> Rung:
 
 
 def _kube_root(settings: Sequence[_Asked]) -> tuple[tuple[str, ...], str]:
-    # The flags of the process win over those of the file, and both over the file.
-    for asked in reversed(settings):
+    for asked in settings:
         if asked.settings is None or asked.settings.cgroup_root is None:
             continue
         root = asked.settings.cgroup_root
@@ -163,8 +178,3 @@ def _file_system(trees: Sequence[str], kube_root: tuple[str, ...]) -> Rung:
         both = " and ".join(found.values())
         return Rung(name, f"{both} are both there", None)
     return Rung(name, f"no kubepods in {', '.join(trees) or 'any tree'}", None)
-
-
-def _read(path: str) -> str:
-    with open(path, "rb") as file:
-        return file.read(_MAX_BYTES).decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""What the kubelet was told about cgroups: its configuration file and its flags.
+"""What the kubelet was told about cgroups: its configuration files and its flags.
 
-Text in, settings out. The flags win over the file, as they do for the kubelet.
+Text in, settings out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DRIVER_FLAG = "--cgroup-driver"
 ROOT_FLAG = "--cgroup-root"
+CONFIG_FLAG = "--config"
+CONFIG_DIR_FLAG = "--config-dir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,9 @@ class KubeletSettings:
 
     driver: str | None = None
     cgroup_root: str | None = None
+    # Which files have more settings; only flags say so.
+    config: str | None = None
+    config_dir: str | None = None
 
 
 def parse_config_file(text: str, source: str) -> KubeletSettings:
@@ -65,7 +70,12 @@ def parse_flags_file(text: str, source: str) -> KubeletSettings:
 
 def parse_arguments(words: Sequence[str]) -> KubeletSettings:
     """Read a command line; of a repeated flag the last one counts."""
-    return KubeletSettings(_flag(words, DRIVER_FLAG), _flag(words, ROOT_FLAG))
+    return KubeletSettings(
+        _flag(words, DRIVER_FLAG),
+        _flag(words, ROOT_FLAG),
+        _flag(words, CONFIG_FLAG),
+        _flag(words, CONFIG_DIR_FLAG),
+    )
 
 
 def parse_cmdline(content: str) -> list[str]:

@@ -38,6 +38,7 @@ class Runtime(StrEnum):
 
     CONTAINERD = "cri-containerd"
     CRIO = "crio"
+    DOCKER = "docker"
 
 
 def expand_slice(name: str) -> str:
@@ -92,7 +93,7 @@ def pod_components(
 
 def scope_name(runtime: Runtime, container_id: str) -> str:
     """Return the systemd unit of a container."""
-    _check([container_id])
+    _check_name(container_id)
     return f"{runtime}-{container_id}{SCOPE}"
 
 
@@ -101,14 +102,14 @@ def container_path(
 ) -> str:
     """Return the directory of a container in a pod; crun's inner one is not shown.
 
-    With cgroupfs, containerd uses the bare ID and CRI-O keeps its prefix.
+    With cgroupfs, containerd and Docker use the bare ID and CRI-O keeps its prefix.
     """
     if driver is Driver.SYSTEMD:
         name = scope_name(runtime, container_id)
     else:
-        _check([container_id])
-        bare = runtime is Runtime.CONTAINERD
-        name = container_id if bare else f"{runtime}-{container_id}"
+        _check_name(container_id)
+        prefixed = runtime is Runtime.CRIO
+        name = f"{runtime}-{container_id}" if prefixed else container_id
     return f"{cgroup_path(pod, driver)}/{name}"
 
 
@@ -117,7 +118,7 @@ def oci_cgroups_path(
 ) -> str:
     """Return `linux.cgroupsPath` of the OCI spec: for systemd, SLICE:PREFIX:ID."""
     if driver is Driver.SYSTEMD:
-        _check([container_id])
+        _check_name(container_id)
         return f"{slice_name(pod)}:{runtime}:{container_id}"
     return container_path(pod, container_id, driver, runtime)
 
@@ -162,10 +163,19 @@ def _directory(path: str) -> str | None:
 
 
 def _check(components: Sequence[str]) -> None:
-    """Refuse what the kubelet refuses, and what would lead elsewhere.
-
-    No `_`, so that a slice's name says which `-` were there before.
-    """
+    """Refuse what the kubelet refuses, and what would lead elsewhere."""
+    in_root = True
     for part in components:
-        if part in ("", ".", "..") or any(char in part for char in "/_\0\n"):
-            raise ConfigError(f"cgroup: {part!r}, expected a name without / and _")
+        in_root = in_root and part != KUBEPODS
+        _check_name(part, in_root=in_root)
+
+
+def _check_name(part: str, *, in_root: bool = False) -> None:
+    """Refuse a name that leads elsewhere, or has a `_` below the kubelet's cgroupRoot.
+
+    Without a `_`, a slice's name says which `-` were there before.
+    """
+    wrong = "/\0\n" if in_root else "/_\0\n"
+    if part in ("", ".", "..") or any(char in part for char in wrong):
+        expected = "a name without /" if in_root else "a name without / and _"
+        raise ConfigError(f"cgroup: {part!r}, expected {expected}")

@@ -24,7 +24,9 @@ class Place:
     """What a path says; a field is None where the path does not reach so far."""
 
     driver: Driver
-    root: tuple[str, ...] = ()  # the kubelet's cgroupRoot
+    # The kubelet's cgroupRoot. A slice has the same name for a `-` and a `_` in it:
+    # here it is a `-`, and makes the same slice again.
+    root: tuple[str, ...] = ()
     qos_class: str | None = None
     pod_uid: str | None = None
     container_id: str | None = None
@@ -147,7 +149,7 @@ def _without_prefix(name: str, driver: Driver) -> tuple[str, Runtime | None]:
         identity = name.removeprefix(f"{runtime}-")
         if identity not in ("", name):
             return identity, runtime
-    # With cgroupfs, containerd's have no prefix.
+    # With cgroupfs, containerd's have no prefix, nor have Docker's.
     return name, Runtime.CONTAINERD if driver is Driver.CGROUPFS else None
 
 

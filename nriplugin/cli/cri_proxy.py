@@ -79,9 +79,9 @@ def main(args: argparse.Namespace) -> int:
         door = _door_of(node_of(args), runtime, stack, read_only=args.read_only)
         if args.config is not None:
             from nriplugin.agent.reload import ConfigWatch, watching
-            from nriplugin.config import read_config
+            from nriplugin.config import parse_config
 
-            watch = ConfigWatch(args.config, read_config, door.apply)
+            watch = ConfigWatch(args.config, parse_config, door.apply)
             door.apply(watch.initial())
             stack.enter_context(watching(watch))
         stopping = StopFlag()

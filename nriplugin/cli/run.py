@@ -84,9 +84,9 @@ def main(args: argparse.Namespace) -> int:
     reloading: AbstractContextManager[None] = nullcontext()
     if args.config is not None:
         from nriplugin.agent.reload import ConfigWatch, watching
-        from nriplugin.config import read_config
+        from nriplugin.config import parse_config
 
-        watch = ConfigWatch(args.config, read_config, plugin.apply)
+        watch = ConfigWatch(args.config, parse_config, plugin.apply)
         plugin.apply(watch.initial())
         reloading = watching(watch)
     if api_implementation.Type() != "upb":

@@ -6,6 +6,6 @@ YAML reader.
 
 from __future__ import annotations
 
-from nriplugin.config.compiled import Config, parse_config, read_config
+from nriplugin.config.compiled import Config, parse_config, read_config, read_text
 
-__all__ = ["Config", "parse_config", "read_config"]
+__all__ = ["Config", "parse_config", "read_config", "read_text"]

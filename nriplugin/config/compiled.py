@@ -68,12 +68,20 @@ def read_config(path: str) -> Config:
     Raises:
         ConfigError: as `parse_config`, or the file cannot be read.
     """
+    return parse_config(read_text(path), path)
+
+
+def read_text(path: str) -> str:
+    """Return what a configuration file holds.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
+            return file.read()
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"{path}: cannot be read: {exc}") from exc
-    return parse_config(text, path)
 
 
 def _explained(message: str) -> str:

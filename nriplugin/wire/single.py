@@ -45,7 +45,7 @@ def read_call(server: Server, conn_id: int, data: memoryview) -> Call | None:
         or type_ != REQUEST
         or stream_id <= server.last_stream
         or not stream_id & 1
-        or length > server.max_message
+        or length > server.max_request
     ):
         return None
     try:

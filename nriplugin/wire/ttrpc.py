@@ -28,6 +28,11 @@ HEADER = Struct(">IIBB")
 # survive more, so we never send more.
 MAX_MESSAGE = 4 << 20
 
+# Go senders up to NRI 0.6.1 do not know that limit, nor how to cut a Synchronize into
+# pieces: on a node with thousands of containers it is one message of many megabytes.
+# Their mux takes no more than this.
+MAX_REQUEST = 16 << 20
+
 REQUEST = 1
 RESPONSE = 2
 
@@ -139,9 +144,12 @@ class Refusal(NamedTuple):
 class Server:
     """The side that is called."""
 
-    def __init__(self, max_message: int = MAX_MESSAGE) -> None:
-        self.max_message = max_message
-        self.decoder = Decoder(max_message)
+    def __init__(
+        self, max_request: int = MAX_REQUEST, max_reply: int = MAX_MESSAGE
+    ) -> None:
+        self.max_request = max_request
+        self._max_reply = max_reply
+        self.decoder = Decoder(max_request)
         self.last_stream = 0
 
     def feed(self, data: memoryview) -> list[Call | Refusal]:
@@ -162,7 +170,7 @@ class Server:
             return Refusal(stream_id, Code.INVALID_ARGUMENT, reason)
         self.last_stream = stream_id
         if payload is None:
-            reason = f"message of {length} bytes, limit {self.max_message}"
+            reason = f"message of {length} bytes, limit {self.max_request}"
             return Refusal(stream_id, Code.RESOURCE_EXHAUSTED, reason)
         try:
             request = Request.FromString(payload)
@@ -184,9 +192,9 @@ class Server:
             LocalProtocolError: the answer is longer than a message may be.
         """
         body = Response(payload=payload).SerializeToString() if payload else b""
-        if len(body) > self.max_message:
+        if len(body) > self._max_reply:
             raise LocalProtocolError(
-                f"reply of {len(body)} bytes, at most {self.max_message} are allowed"
+                f"reply of {len(body)} bytes, at most {self._max_reply} are allowed"
             )
         return HEADER.pack(len(body), stream_id, RESPONSE, 0), body
 

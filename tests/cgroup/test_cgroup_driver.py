@@ -36,8 +36,21 @@ class Host:
     def flags(self, content: str) -> None:
         self.write("var/lib/kubelet/kubeadm-flags.env", content)
 
-    def process(self, pid: int, *arguments: str) -> None:
+    def process(
+        self,
+        pid: int,
+        *arguments: str,
+        exe: str | None = None,
+        uids: str = "0\t0\t0\t0",
+        cgroup: str = "0::/system.slice/kubelet.service\n",
+    ) -> None:
+        """Add a process; without more, one of root's outside of any pod."""
         self.write(f"proc/{pid}/cmdline", "\0".join(arguments) + "\0")
+        self.write(f"proc/{pid}/status", f"Name:\tkubelet\nUid:\t{uids}\nGid:\t0\n")
+        self.write(f"proc/{pid}/cgroup", cgroup)
+        link = self.root / f"proc/{pid}/exe"
+        link.unlink(missing_ok=True)
+        link.symlink_to(exe or f"/usr/bin/{arguments[0].rpartition('/')[2]}")
 
     def directory(self, path: str) -> None:
         (self.tree / path).mkdir(parents=True)
@@ -61,9 +74,9 @@ def test_the_default_is_cgroupfs_and_every_rung_was_asked(host: Host) -> None:
     assert detected.driver is Driver.CGROUPFS
     assert [rung.name for rung in detected.rungs] == [
         "environment",
-        "kubelet files",
-        "kubelet files",
         "kubelet process",
+        "kubelet files",
+        "kubelet files",
         "file system",
         "default",
     ]
@@ -76,18 +89,18 @@ def test_the_rungs_are_asked_in_order(host: Host) -> None:
     host.directory("kubepods.slice")
     detected = host.detect()
     assert (last(detected).name, detected.driver) == ("file system", "systemd")
-    host.process(77, "/usr/bin/kubelet", "--cgroup-driver=cgroupfs")
-    detected = host.detect()
-    assert (last(detected).name, detected.driver) == ("kubelet process", "cgroupfs")
-    assert "/proc/77/cmdline: cgroupfs" in last(detected).evidence
-    host.flags('KUBELET_KUBEADM_ARGS="--cgroup-driver=systemd"\n')
-    detected = host.detect()
-    assert (last(detected).name, detected.driver) == ("kubelet files", "systemd")
-    assert "kubeadm-flags.env: systemd" in last(detected).evidence
     host.config("cgroupDriver: cgroupfs\n")
     detected = host.detect()
     assert (last(detected).name, detected.driver) == ("kubelet files", "cgroupfs")
     assert "config.yaml: cgroupfs" in last(detected).evidence
+    host.flags('KUBELET_KUBEADM_ARGS="--cgroup-driver=systemd"\n')
+    detected = host.detect()
+    assert (last(detected).name, detected.driver) == ("kubelet files", "systemd")
+    assert "kubeadm-flags.env: systemd" in last(detected).evidence
+    host.process(77, "/usr/bin/kubelet", "--cgroup-driver=cgroupfs")
+    detected = host.detect()
+    assert (last(detected).name, detected.driver) == ("kubelet process", "cgroupfs")
+    assert "/proc/77/cmdline: cgroupfs" in last(detected).evidence
     detected = host.detect(CGROUP_DRIVER="systemd")
     assert (last(detected).name, detected.driver) == ("environment", "systemd")
     assert len(detected.rungs) == 1
@@ -101,9 +114,9 @@ def test_a_wrong_value_is_reported_and_the_next_rung_is_asked(host: Host) -> Non
     detected = host.detect(CGROUP_DRIVER="Systemd")
     evidence = [rung.evidence for rung in detected.rungs]
     assert evidence[0] == "CGROUP_DRIVER: 'Systemd', expected cgroupfs or systemd"
-    assert evidence[1].endswith("'cgroup', expected cgroupfs or systemd")
+    assert evidence[1].endswith("'none', expected cgroupfs or systemd")
     assert evidence[2].endswith("'SystemD', expected cgroupfs or systemd")
-    assert evidence[3].endswith("'none', expected cgroupfs or systemd")
+    assert evidence[3].endswith("'cgroup', expected cgroupfs or systemd")
     assert last(detected).name == "default"
 
 
@@ -123,17 +136,17 @@ def test_a_wrong_value_is_reported_and_the_next_rung_is_asked(host: Host) -> Non
 def test_a_broken_configuration_ends_nothing(host: Host, content: str) -> None:
     """The next rung is asked; what was wrong is shown."""
     host.config(content)
-    host.flags('X="--cgroup-driver=systemd"')
+    host.directory("kubepods.slice")
     detected = host.detect()
     assert detected.driver is Driver.SYSTEMD
-    assert "config.yaml" in detected.rungs[1].evidence
-    assert "\n" not in detected.rungs[1].evidence
+    assert "config.yaml" in detected.rungs[3].evidence
+    assert "\n" not in detected.rungs[3].evidence
 
 
 def test_config_that_is_a_directory_is_reported(host: Host) -> None:
     """As what the system says of it."""
     (host.root / "var/lib/kubelet/config.yaml").mkdir(parents=True)
-    assert "Is a directory" in host.detect().rungs[1].evidence
+    assert "Is a directory" in host.detect().rungs[3].evidence
 
 
 @pytest.mark.parametrize(
@@ -170,12 +183,107 @@ def test_only_the_kubelet_itself_is_asked(host: Host) -> None:
     host.process(1, "/bin/grep", "kubelet", "--cgroup-driver=systemd")
     host.process(2, "/opt/kubelet-wrapper", "--cgroup-driver=systemd")
     (host.root / "proc/3").mkdir()
-    host.process(4, "")
-    rung = host.detect().rungs[3]
+    host.process(4, "", exe="/bin/sh")
+    rung = host.detect().rungs[1]
     assert rung.driver is None
     assert "no kubelet among the 3 processes" in rung.evidence
     assert "hostPID" in rung.evidence
     host.process(5, "/hyperkube", "kubelet", "--cgroup-driver=systemd")
+    assert host.detect().driver is Driver.SYSTEMD
+
+
+POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice"
+PRETENDERS: dict[str, dict[str, str]] = {
+    "a user": {"uids": "1000\t1000\t1000\t1000"},
+    "a user who became root": {"uids": "1000\t0\t0\t0"},
+    "root who became a user": {"uids": "0\t1000\t0\t0"},
+    "another program": {"exe": "/bin/sleep"},
+    "a pod with systemd": {"cgroup": f"0::{POD}/cri-containerd-abc.scope\n"},
+    "a pod with cgroupfs": {"cgroup": "0::/kubepods/burstable/pod1/abc\n"},
+    "a pod on v1": {"cgroup": "4:memory:/kubepods/pod1/abc\n1:name=systemd:/\n0::/\n"},
+    "a pod below a root": {"cgroup": "0::/my_nodes/kubepods/pod1/abc/kubelet\n"},
+    "a pod next to ours": {"cgroup": "0::/../../pod1/abc\n"},
+    "nowhere": {"cgroup": ""},
+}
+
+
+@pytest.mark.parametrize("one", PRETENDERS.values(), ids=PRETENDERS)
+def test_a_process_that_plays_the_kubelet_is_not_believed(
+    host: Host, one: dict[str, str]
+) -> None:
+    """Whoever may start a pod may call a program kubelet, and choose its flags."""
+    told = ("--cgroup-driver=systemd", "--cgroup-root=/theirs", "--config=/etc/theirs")
+    host.write("etc/theirs", "cgroupDriver: systemd\n")
+    host.process(7, "/usr/bin/kubelet", *told, **one)
+    detected = host.detect()
+    assert (detected.driver, detected.kube_root) == (Driver.CGROUPFS, ())
+    assert "7 is not taken for one: " in detected.rungs[1].evidence
+    assert last(detected).name == "default"
+    host.process(4711, "/usr/bin/kubelet", "--cgroup-root=/real")
+    assert host.detect().kube_root == ("real",)
+
+
+def test_a_kubelet_that_was_replaced_while_it_runs_is_one(host: Host) -> None:
+    """An update of its package leaves the old one running for a while."""
+    exe = "/usr/bin/kubelet (deleted)"
+    host.process(7, "/usr/bin/kubelet", "--cgroup-driver=systemd", exe=exe)
+    assert host.detect().driver is Driver.SYSTEMD
+
+
+def test_what_cannot_be_looked_at_is_not_believed(host: Host) -> None:
+    """The executable of a process is not for everybody to see."""
+    host.process(7, "kubelet", "--cgroup-driver=systemd")
+    (host.root / "proc/7/exe").unlink()
+    detected = host.detect()
+    assert detected.driver is Driver.CGROUPFS
+    assert "proc/7/exe: No such file or directory" in detected.rungs[1].evidence
+
+
+def test_the_kubelets_own_configuration_is_followed(host: Host) -> None:
+    """The file of its --config, not the one at the usual place."""
+    host.config("cgroupDriver: cgroupfs\ncgroupRoot: /usual\n")
+    host.write("etc/kubernetes/k.yaml", "cgroupDriver: systemd\ncgroupRoot: /own\n")
+    host.process(7, "kubelet", "--config", "/etc/kubernetes/k.yaml")
+    detected = host.detect()
+    assert (detected.driver, detected.kube_root) == (Driver.SYSTEMD, ("own",))
+    assert "/etc/kubernetes/k.yaml: systemd" in last(detected).evidence
+    host.process(7, "kubelet", "--config=/etc/absent")
+    evidence = [rung.evidence for rung in host.detect().rungs]
+    assert any("/etc/absent: No such file" in one for one in evidence)
+
+
+@pytest.mark.parametrize("by_process", [True, False])
+def test_drop_ins_win_in_the_order_of_their_names(host: Host, by_process: bool) -> None:
+    """Over the file, field by field; only those that the kubelet reads."""
+    if by_process:
+        host.process(7, "kubelet", "--config-dir=/etc/kubelet.d/")
+    else:
+        host.flags('X="--config-dir=/etc/kubelet.d"')
+    host.config("cgroupDriver: cgroupfs\ncgroupRoot: /file\n")
+    directory = "etc/kubelet.d"
+    host.write(f"{directory}/10-a.conf", "cgroupDriver: systemd\ncgroupRoot: /ten\n")
+    host.write(f"{directory}/20-b.conf", "cgroupRoot: /twenty\n")
+    host.write(f"{directory}/30-c.conf", "kind: KubeletConfiguration\n")
+    host.write(f"{directory}/90-d.yaml", "cgroupDriver: none\ncgroupRoot: /no\n")
+    detected = host.detect()
+    assert (detected.driver, detected.kube_root) == (Driver.SYSTEMD, ("twenty",))
+    assert "10-a.conf: systemd" in last(detected).evidence
+    assert "20-b.conf: '/twenty'" in detected.kube_root_evidence
+
+
+def test_a_directory_of_drop_ins_that_is_not_there_is_told_of(host: Host) -> None:
+    """The file is read all the same."""
+    host.process(7, "kubelet", "--config-dir=/etc/kubelet.d")
+    host.config("cgroupDriver: systemd\n")
+    detected = host.detect()
+    assert detected.driver is Driver.SYSTEMD
+    assert "/etc/kubelet.d: No such file or directory" in detected.rungs[3].evidence
+
+
+def test_the_flags_win_over_the_files_for_the_driver_too(host: Host) -> None:
+    """As they do for the kubelet."""
+    host.config("cgroupDriver: cgroupfs\n")
+    host.process(7, "kubelet", "--cgroup-driver=systemd")
     assert host.detect().driver is Driver.SYSTEMD
 
 
@@ -210,8 +318,8 @@ def test_kubepods_is_below_the_kubelets_root(
 
 def test_the_kubelets_flags_win_over_its_file(host: Host) -> None:
     """Its root, too; one that leads elsewhere is not used."""
-    host.config("cgroupRoot: /one\n")
-    assert host.detect().kube_root == ("one",)
+    host.config("cgroupRoot: /one_1\n")
+    assert host.detect().kube_root == ("one_1",)
     host.process(9, "kubelet", "--cgroup-root", "/two/three")
     assert host.detect().kube_root == ("two", "three")
     host.process(9, "kubelet", "--cgroup-root=/../etc")
@@ -256,7 +364,7 @@ def test_cgroup2_anywhere_makes_a_v1_host_hybrid(
 
 def test_a_host_without_proc_is_seen_through_ours(tmp_path: Path) -> None:
     """As in a pod with hostPID that mounts only what it needs."""
-    rung = detect_driver({}, str(tmp_path), []).rungs[3]
+    rung = detect_driver({}, str(tmp_path), []).rungs[1]
     assert rung.name == "kubelet process"
     assert "/proc" in rung.evidence
     assert str(tmp_path) not in rung.evidence

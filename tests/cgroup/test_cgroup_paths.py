@@ -82,10 +82,14 @@ def test_the_qos_class_is_a_directory_except_guaranteed() -> None:
 
 
 def test_cgroupfs_containers() -> None:
-    """containerd's are named by their ID, CRI-O's keep the prefix."""
+    """containerd's and Docker's are named by their ID, CRI-O's keep the prefix."""
     pod = pod_components("BestEffort", UID)
     parent = f"/kubepods/besteffort/pod{UID}"
-    for runtime, name in ((Runtime.CONTAINERD, "abc"), (Runtime.CRIO, "crio-abc")):
+    for runtime, name in (
+        (Runtime.CONTAINERD, "abc"),
+        (Runtime.CRIO, "crio-abc"),
+        (Runtime.DOCKER, "abc"),
+    ):
         path = container_path(pod, "abc", Driver.CGROUPFS, runtime)
         assert path == f"{parent}/{name}"
         assert oci_cgroups_path(pod, "abc", Driver.CGROUPFS, runtime) == path

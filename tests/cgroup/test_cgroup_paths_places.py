@@ -67,14 +67,20 @@ def test_the_layout_keeps_to_its_mount_and_root() -> None:
 
 @pytest.mark.parametrize(
     ("text", "parts"),
-    [("/", ()), ("", ()), ("/kubelet", ("kubelet",)), ("a//b/", ("a", "b"))],
+    [
+        ("/", ()),
+        ("", ()),
+        ("/kubelet", ("kubelet",)),
+        ("a//b/", ("a", "b")),
+        ("/my_nodes", ("my_nodes",)),
+    ],
 )
 def test_the_kubelets_root_is_read(text: str, parts: tuple[str, ...]) -> None:
     """With or without slashes at its ends."""
     assert kube_root_components(text) == parts
 
 
-@pytest.mark.parametrize("text", ["/..", "/a/../b", "/a_b", "/a\n"])
+@pytest.mark.parametrize("text", ["/..", "/a/../b", "/a\n", "/a_\0"])
 def test_a_root_that_leads_elsewhere_is_refused(text: str) -> None:
     """It names the field."""
     with pytest.raises(ConfigError, match=r"^cgroupRoot: '"):
@@ -124,6 +130,19 @@ def test_a_root_that_leads_elsewhere_is_refused(text: str) -> None:
             Place(
                 Driver.SYSTEMD, (), "Burstable", UID, "abc", Runtime.CRIO, conmon=True
             ),
+        ),
+        (
+            f"{SYSTEMD_POD}/docker-{CONTAINER_ID}.scope",
+            Place(Driver.SYSTEMD, (), "Burstable", UID, CONTAINER_ID, Runtime.DOCKER),
+        ),
+        (
+            "/my_nodes/kubepods/burstable/pod1",
+            Place(Driver.CGROUPFS, ("my_nodes",), "Burstable", "1"),
+        ),
+        (
+            # The slice of the root my-nodes, too.
+            "/my_nodes.slice/my_nodes-kubepods.slice/my_nodes-kubepods-pod1.slice",
+            Place(Driver.SYSTEMD, ("my-nodes",), "Guaranteed", "1"),
         ),
         (
             "/kubepods/burstable/pod1/crio-abc",
@@ -219,8 +238,26 @@ def test_what_was_built_is_recognised(
     pod = Place(driver, tuple(root), qos_class, uid)
     assert identify(layout.pod(qos_class, uid)) == pod
     path = layout.container(qos_class, uid, container_id, runtime)
+    if driver is Driver.CGROUPFS and runtime is Runtime.DOCKER:
+        runtime = Runtime.CONTAINERD  # neither has a prefix there
     expected = Place(driver, tuple(root), qos_class, uid, container_id, runtime)
     assert identify(path) == expected
+
+
+@pytest.mark.parametrize("driver", Driver)
+def test_a_root_with_an_underscore_leads_to_its_pods(driver: Driver) -> None:
+    """The kubelet takes it as it is; in a slice, a `-` looks the same."""
+    layout = Layout(2, driver, kube_root=("my_nodes", "a-b"))
+    path = layout.pod("Burstable", UID)
+    assert path.startswith(
+        "/my_nodes/a-b/kubepods/"
+        if driver is Driver.CGROUPFS
+        else "/my_nodes.slice/my_nodes-a_b.slice/my_nodes-a_b-kubepods.slice/"
+    )
+    place = identify(path)
+    assert place is not None
+    assert place.pod_uid == UID
+    assert Layout(2, driver, kube_root=place.root).pod("Burstable", UID) == path
 
 
 @given(st.text("/kubepods.-_:slicrtan", max_size=60))

@@ -46,7 +46,12 @@ def test_everything_that_was_detected_is_shown(
     facts = detect(capsys, *options)
     assert facts["version"] == version
     assert facts["driver"] == "cgroupfs"
-    assert [rung["name"] for rung in facts["rungs"]] == ["environment", "kubelet files"]
+    assert [rung["name"] for rung in facts["rungs"]] == [
+        "environment",
+        "kubelet process",
+        "kubelet files",
+        "kubelet files",
+    ]
     assert facts["rungs"][-1]["evidence"] == f"{config}: cgroupfs"
     assert facts["kubelet_cgroup_root"] == "/"
     assert facts["kubepods"] == facts["looked_at"] == "/kubepods"

@@ -11,7 +11,7 @@ from nriplugin.errors import ConfigError, ConnectionClosed, RequestFails, RPCErr
 from nriplugin.nri import FailurePolicy, Plugin, session
 from nriplugin.nri.methods import METHODS, Kind
 from nriplugin.wire import mux, ttrpc
-from nriplugin.wire.ttrpc import Call, Code
+from nriplugin.wire.ttrpc import Call, Client, Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -418,3 +418,17 @@ def test_stop_ends_the_session_without_an_error() -> None:
         peer.session.stop()
         peer.join()
     assert peer.ended_with is None
+
+
+def test_a_synchronize_of_an_old_runtime_may_be_long() -> None:
+    """NRI up to 0.6.1 sends it in one message, whatever the limit of others."""
+    plugin = Recorder()
+    with raw_peer(plugin) as peer:
+        peer.trunk.client = Client(max_message=ttrpc.MAX_REQUEST)
+        peer.accept_registration()
+        peer.ask("Configure", nri.ConfigureRequest(), nri.ConfigureResponse)
+        many = [nri.Container(id=f"c{i}", args=["x" * 100_000]) for i in range(100)]
+        request = nri.SynchronizeRequest(containers=many)
+        assert request.ByteSize() > 2 * ttrpc.MAX_MESSAGE
+        peer.ask("Synchronize", request, nri.SynchronizeResponse)
+    assert plugin.synchronized == [([], [one.id for one in many])]

@@ -184,12 +184,14 @@ def test_each_service_has_streams_of_its_own(ends: Ends) -> None:
 
 def test_a_message_that_is_too_long(ends: Ends) -> None:
     """It is refused at its header, discarded as it comes, and the next is served."""
-    body = bytes(4 * MIB + 1)
+    body = bytes(16 * MIB + 1)
     size = READ_BUFFER // 2
     [refusal] = ends.read(frame(PLUGIN, TTRPC_HEADER.pack(len(body), 1, REQUEST, 0)))
     assert isinstance(refusal, Refusal)
     assert refusal[:2] == (1, Code.RESOURCE_EXHAUSTED)
-    data = MUX_HEADER.pack(PLUGIN, len(body)) + body + frame(PLUGIN, request(3, b"c"))
+    # In two frames: one has room for 16 MiB, and no more.
+    data = frame(PLUGIN, body[MIB:]) + frame(PLUGIN, body[:MIB])
+    data += frame(PLUGIN, request(3, b"c"))
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
     assert ends.read(*chunks) == [THIRD]
     assert not ends.trunk.server.decoder._payload

@@ -34,6 +34,7 @@ from nriplugin.nri.methods import RUNTIME_SERVICE
 from nriplugin.wire.mux import pack
 from nriplugin.wire.ttrpc import (
     MAX_MESSAGE,
+    MAX_REQUEST,
     Answer,
     Call,
     Client,
@@ -58,7 +59,7 @@ def call(stream_id: int, payload: bytes = b"", timeout_ns: int = 0) -> Call:
     return Call(stream_id, "service.Name", "Method", payload, timeout_ns)
 
 
-def serve(*messages: bytes, limit: int = MAX_MESSAGE) -> list[Call | Refusal]:
+def serve(*messages: bytes, limit: int = MAX_REQUEST) -> list[Call | Refusal]:
     """Feed a new server."""
     return Server(limit).feed(memoryview(b"".join(messages)))
 
@@ -296,15 +297,24 @@ def test_a_server_refuses_what_is_too_long() -> None:
     assert last == call(3, bytes(99))
 
 
-def test_four_mib_is_the_limit() -> None:
-    """By default a message of exactly 4 MiB is taken, and no longer one."""
-    head = TTRPC_HEADER.pack(4 * MIB + 1, 1, REQUEST, 0)
+def test_sixteen_mib_is_the_limit() -> None:
+    """By default a request of exactly 16 MiB is taken, and no longer one."""
+    head = TTRPC_HEADER.pack(16 * MIB + 1, 1, REQUEST, 0)
     [refusal] = serve(head)
     assert isinstance(refusal, Refusal)
     assert refusal.code == Code.RESOURCE_EXHAUSTED
-    envelope = len(request(1, bytes(4 * MIB))) - 10 - 4 * MIB
-    [event] = serve(request(1, bytes(4 * MIB - envelope)))
-    assert event == call(1, bytes(4 * MIB - envelope))
+    envelope = len(request(1, bytes(16 * MIB))) - 10 - 16 * MIB
+    [event] = serve(request(1, bytes(16 * MIB - envelope)))
+    assert event == call(1, bytes(16 * MIB - envelope))
+
+
+def test_an_answer_of_four_mib_is_the_longest() -> None:
+    """Nothing that we ask has a longer one, of whichever release the runtime is."""
+    envelope = len(response(1, bytes(4 * MIB))) - 10 - 4 * MIB
+    [taken] = answer(response(1, bytes(4 * MIB - envelope)))
+    assert taken.code == Code.OK
+    [refused] = answer(response(1, bytes(4 * MIB - envelope + 1)))
+    assert refused.code == Code.RESOURCE_EXHAUSTED
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", bytes(200)])
@@ -348,7 +358,7 @@ def longest(send: Callable[[bytes], object]) -> int:
 
 def test_a_reply_that_is_too_long_is_not_sent() -> None:
     """The message, not the payload, is what is limited: the envelope counts."""
-    server = Server(max_message=100)
+    server = Server(max_reply=100)
     size = longest(lambda payload: server.reply(1, payload))
     assert len(server.reply(1, bytes(size))[1]) == 100
     with pytest.raises(LocalProtocolError, match="reply of 101 bytes, at most 100"):
