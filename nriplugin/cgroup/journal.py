@@ -45,7 +45,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 # Another process holds the database for as long as one transaction takes.
 _BUSY_TIMEOUT_S = 5.0
-# Pods may come and go for days without anything to record.
+# Pods may come and go for days without a transaction.
 _MAX_FORGOTTEN = 500
 
 _TABLE = """
@@ -64,11 +64,12 @@ CREATE TABLE IF NOT EXISTS journal (
 _PUT = "INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SETTLE = "UPDATE journal SET ours = ?, before = NULL WHERE path = ? AND ours IS ?"
 _GET = "SELECT * FROM journal WHERE path = ?"
-# Not what somebody has recorded since, of a new cgroup with the same path.
-_FORGET = """
-DELETE FROM journal
-WHERE (cgroup = ? OR cgroup >= ? AND cgroup < ?) AND time <= ?
+_ALL = "SELECT * FROM journal ORDER BY path"
+_BELOW = """
+SELECT * FROM journal WHERE cgroup = ? OR cgroup >= ? AND cgroup < ? ORDER BY path
 """
+# Not what another process has recorded since, of a new cgroup with the same path.
+_FORGET = "DELETE FROM journal WHERE path = ? AND time = ? AND identity IS ?"
 
 
 class Journal:
@@ -99,8 +100,8 @@ class Journal:
         # Path -> (what was recorded, what the file then held), of writes that were seen
         # to succeed. It is stored with the next transaction, not with one of its own.
         self._settled: dict[str, tuple[str, str]] = {}
-        # Cgroup -> when it was gone; likewise.
-        self._forgotten: dict[str, float] = {}
+        # Path -> the row of a file that is gone; likewise removed with the next one.
+        self._forgotten: dict[str, Row] = {}
         self._purged = False
         self._threads = threading.RLock()
         # How many blocks of `exclusive` the thread that holds `_threads` is in.
@@ -196,33 +197,40 @@ class Journal:
         """Note what a file held after its write succeeded."""
         self._settled[path] = (recorded, held)
 
-    def forget(self, cgroup: str) -> None:
-        """Drop a cgroup that is gone, and everything below it, some time soon."""
-        self._forgotten[cgroup.rstrip("/")] = self._clock()
+    def forget(self, rows: Iterable[Row]) -> None:
+        """Drop rows of files that are gone, with the next transaction.
+
+        A row that is recorded anew until then stays.
+        """
+        self._forgotten.update((row.path, row) for row in rows)
         if len(self._forgotten) > _MAX_FORGOTTEN:
             self._flush()
 
-    def original(self, path: str, there: str) -> str | None:
-        """Return what a file held before us, unless what is there is somebody else's.
+    def row(self, path: str) -> Row | None:
+        """Return what is known of a file since this boot.
 
         Raises:
             JournalError: it cannot be read.
         """
         with self._transaction() as database:
             known = database.execute(_GET, (path,)).fetchone()
-        if known is None:
-            return None
-        row = Row._make(known)
-        return row.original if row.boot == self.boot and row.is_ours(there) else None
+        row = None if known is None else Row._make(known)
+        return row if row is not None and row.boot == self.boot else None
 
-    def rows(self) -> list[Row]:
-        """Return everything, in the order of paths.
+    def rows(self, cgroup: str | None = None) -> list[Row]:
+        """Return everything, or what is of a cgroup and below it, ordered by path.
 
         Raises:
             JournalError: it cannot be read.
         """
         with self._errors():
-            found = self._database.execute("SELECT * FROM journal ORDER BY path")
+            if cgroup is None:
+                found = self._database.execute(_ALL)
+            else:
+                # "0" is the character after "/": the range is everything below.
+                name = cgroup.rstrip("/")
+                bounds = (name, f"{name}/", f"{name}0")
+                found = self._database.execute(_BELOW, bounds)
             return [Row._make(row) for row in found]
 
     def drop(self, paths: Iterable[str]) -> None:
@@ -265,10 +273,14 @@ class Journal:
                 _SETTLE,
                 [(held, path, ours) for path, (ours, held) in self._settled.items()],
             )
-        for cgroup, when in self._forgotten.items():
-            # "0" is the character after "/": a range is everything below.
-            row = (cgroup, f"{cgroup}/", f"{cgroup}0", when)
-            self._database.execute(_FORGET, row)
+        if self._forgotten:
+            self._database.executemany(
+                _FORGET,
+                [
+                    (row.path, row.time, row.identity)
+                    for row in self._forgotten.values()
+                ],
+            )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

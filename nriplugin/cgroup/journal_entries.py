@@ -9,7 +9,7 @@ from nriplugin.cgroup.quirks_contents import same
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.updates import Change
@@ -73,6 +73,25 @@ def entries_of(files: Files, steps: Sequence[Change]) -> list[Entry]:
             if path not in known and (there := held(files, path)) is not None:
                 entries.append(Entry(path, cgroup, file, there, None, identity(path)))
     return entries
+
+
+def gone(files: Files, rows: Iterable[Row]) -> list[Row]:
+    """Return the rows whose file is gone, or is that of a later cgroup by now.
+
+    An error is no proof of that.
+    """
+    identity = identities(files)
+
+    def is_gone(row: Row) -> bool:
+        try:
+            if not files.exists(row.path):
+                return True
+        except CgroupError:
+            return False
+        now = identity(row.path)
+        return now is not None and now != row.identity
+
+    return [row for row in rows if is_gone(row)]
 
 
 def identities(files: Files) -> Callable[[str], int | None]:
