@@ -178,14 +178,14 @@ class Journal:
         self._purged = True
 
     def _row(self, entry: Entry, known: tuple[object, ...] | None, now: float) -> Row:
-        path, cgroup, kind, there, content, identity = entry
+        path, cgroup, kind, there, content, identity, left_by_idle = entry
         original, ours = there, content
         before: str | None = there
         if known is not None:
             row = Row._make(known)
             if row.boot == self.boot and row.identity == identity:
-                unchanged = there == row.original or row.ours is None
-                if unchanged or row.is_ours(there):
+                mine = left_by_idle if row.ours is None else row.is_ours(there)
+                if there == row.original or mine:
                     original = row.original
                 # A value that is neither is somebody's who decided after us: it is
                 # what to go back to.
