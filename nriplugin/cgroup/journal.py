@@ -39,28 +39,11 @@ if TYPE_CHECKING:
 
 STATE_DIR = "/var/lib/nriplugin"
 ENV_STATE_DIR = "NRIPLUGIN_STATE_DIR"
-DATABASE = "journal.db"
-_LOCK = "journal.lock"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
-# Another process holds the database for as long as one transaction takes.
-_BUSY_TIMEOUT_S = 5.0
 # Pods may come and go for days without a transaction.
 _MAX_FORGOTTEN = 500
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS journal (
-    path TEXT PRIMARY KEY,    -- of the file, below the root
-    cgroup TEXT NOT NULL,
-    type TEXT NOT NULL,       -- of resource, as which it was last written
-    original TEXT NOT NULL,   -- the last value that was not ours
-    ours TEXT,                -- the last value we wrote; NULL: a side effect of ours
-    before TEXT,              -- what was there until then; NULL: the write was seen
-    time REAL NOT NULL,       -- of the last write, seconds since 1970
-    boot TEXT NOT NULL,
-    identity INTEGER          -- of the file, which its path gets again and again
-) WITHOUT ROWID
-"""
 _PUT = "INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SETTLE = "UPDATE journal SET ours = ?, before = NULL WHERE path = ? AND ours IS ?"
 _GET = "SELECT * FROM journal WHERE path = ?"
@@ -89,9 +72,13 @@ class Journal:
         """Open the journal, or begin one.
 
         Raises:
-            JournalError: there is no such directory to be had, or no database in it.
+            JournalError: there is no such directory to be had, or no database in it, or
+                one of another version.
         """
-        import sqlite3  # late: not everybody who imports an executor has a journal
+        # Late: not everybody who imports an executor has a journal.
+        import sqlite3
+
+        from nriplugin.cgroup.journal_storage import DATABASE, connect, open_lock
 
         self._failure = sqlite3.Error
         self.path = os.path.join(directory, DATABASE)
@@ -106,18 +93,11 @@ class Journal:
         self._threads = threading.RLock()
         # How many blocks of `exclusive` the thread that holds `_threads` is in.
         self._depth = 0
-        try:
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-            self._lock = os.open(
-                os.path.join(directory, _LOCK),
-                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-                0o600,
-            )
-        except OSError as exc:
-            raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
+        with self._errors():
+            self._lock = open_lock(directory)
         try:
             with self.exclusive(), self._errors():
-                self._database = _connect(self.path)
+                self._database = connect(self.path)
         except BaseException:
             os.close(self._lock)
             raise
@@ -155,10 +135,8 @@ class Journal:
                     self._flock(fcntl.LOCK_UN)
 
     def _flock(self, operation: int) -> None:
-        try:
+        with self._errors():
             fcntl.flock(self._lock, operation)
-        except OSError as exc:
-            raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Store what files hold before they are written, in one transaction.
@@ -288,25 +266,8 @@ class Journal:
             yield
         except self._failure as exc:
             raise JournalError(f"journal {self.path}: {exc}") from exc
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    import sqlite3
-
-    database = sqlite3.connect(
-        path,
-        timeout=_BUSY_TIMEOUT_S,
-        isolation_level=None,  # transactions are begun and ended by us
-        check_same_thread=False,
-    )
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(_TABLE)
-    except BaseException:
-        database.close()
-        raise
-    return database
+        except OSError as exc:
+            raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
 
 
 def boot_id() -> str:

@@ -7,8 +7,9 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal import DATABASE, ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
 from nriplugin.cgroup.journal_restore import Action, restore
+from nriplugin.cgroup.journal_storage import DATABASE
 from nriplugin.cgroup.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.errors import ConfigError
