@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import suppress
+from errno import EACCES
 
 from nriplugin.errors import JournalError
 
@@ -62,6 +63,24 @@ def open_lock(directory: str) -> int:
     lock = os.open(path, flags, 0o600)
     _close_to_others(path)
     return lock
+
+
+def has_journal(directory: str) -> bool:
+    """Whether there is a journal in a directory; nothing is made by asking.
+
+    Raises:
+        PermissionError: we may not look, or may not use what is there.
+    """
+    database = os.path.join(directory, DATABASE)
+    try:
+        os.stat(database)
+    except FileNotFoundError:
+        return False
+    for path in (directory, database, os.path.join(directory, _LOCK)):
+        usable = os.access(path, os.R_OK | os.W_OK, effective_ids=True)
+        if not usable and os.path.exists(path):
+            raise PermissionError(EACCES, os.strerror(EACCES), path)
+    return True
 
 
 def connect(path: str) -> sqlite3.Connection:
