@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--failure-policy",
         choices=[policy.value for policy in FailurePolicy],
-        help="in place of the configuration's failurePolicy, and where there is no "
-        "configuration, or a broken one (default: ignore)",
+        help="in place of every failurePolicy in the configuration, and where there is "
+        "no configuration, or a broken one (default: ignore)",
     )
     parser.add_argument(
         "--state-dir",
@@ -149,6 +149,8 @@ def _hook(args: argparse.Namespace) -> int:
                 read = read_config(args.config)
                 config = read.engine
                 policy = FailurePolicy(args.failure_policy or read.failure_policy)
+            if args.failure_policy is not None:
+                config = config.with_failure_policy(fail=policy is FailurePolicy.FAIL)
             from nriplugin.hook.door import handle
             from nriplugin.hook.surroundings import look_around
 

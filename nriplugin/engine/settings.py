@@ -6,7 +6,7 @@ Annotations, which come last, are read where they are used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -139,6 +139,13 @@ class Settings:
         """Return where a setting comes from."""
         return self.origins.get(setting, DEFAULT)
 
+    def with_failure_policy(self, *, fail: bool) -> Settings:
+        """Return the same, with every handler failing, or none."""
+        handlers = {
+            key: getattr(self, key)._replace(fail=fail) for key in HANDLERS.values()
+        }
+        return replace(self, **handlers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -147,6 +154,14 @@ class Config:
     curve: Curve | None = None
     base: Settings = field(default_factory=Settings)
     rules: tuple[RuleMatch, ...] = ()
+
+    def with_failure_policy(self, *, fail: bool) -> Config:
+        """Return the same, with one answer to the failure of any handler."""
+        rules = tuple(
+            replace(rule, settings=rule.settings.with_failure_policy(fail=fail))
+            for rule in self.rules
+        )
+        return replace(self, base=self.base.with_failure_policy(fail=fail), rules=rules)
 
 
 DEFAULT_CONFIG = Config()
