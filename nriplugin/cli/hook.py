@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments
+from nriplugin.cli.output import say
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError, NRIPluginError, RequestFails
 from nriplugin.policy import FailurePolicy
@@ -178,11 +178,10 @@ def _hook(args: argparse.Namespace) -> int:
 
 
 def _say(texts: Iterable[str]) -> None:
-    """Print one line, if there is anything to say; nobody may be listening."""
+    """Print one line, if there is anything to say."""
     line = " ".join("; ".join(texts).split())
     if line:
-        with suppress(OSError):
-            print(f"nriplugin: hook: {line}", file=sys.stderr)
+        say(f"hook: {line}")
 
 
 def _install(args: argparse.Namespace) -> int:
