@@ -230,7 +230,7 @@ class WritingPlugin(NodePlugin):
             self.keeper.soon(partial(self._after_removal, self._hands, known))
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        """Forget the pod's own cgroup."""
+        """Forget the pod's own cgroup, unless the pod's next sandbox keeps it."""
         parent = cgroup_of_parent(pod.linux.cgroup_parent)
         if parent is not None and self._hands is not None:
             self.keeper.soon(partial(self._hands.forget, parent))

@@ -13,22 +13,24 @@
   and is raised before anything is written.
 
 Safe to use from several threads: one lock, held for the whole of a batch, so that a
-leveled update is never interleaved with another. A write to a memory limit may block
-for as long as the kernel reclaims; whoever must not wait for that has an executor of
-their own. Executors of other processes are kept apart by the journal that they share.
+leveled update is never interleaved with another. A caller whose values depend on what
+it reads holds the same lock over both: `with executor.exclusive():`. A write to a
+memory limit may block for as long as the kernel reclaims; whoever must not wait for
+that has an executor of their own. Executors of other processes are kept apart by the
+journal that they share.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.executor_cache import Cache
 from nriplugin.cgroup.executor_hands import Hands, Result
 from nriplugin.cgroup.executor_plan import Plan
-from nriplugin.cgroup.journal_entries import entries_of
+from nriplugin.cgroup.journal_entries import entries_of, gone
 from nriplugin.cgroup.leveled import downwards, upwards
 from nriplugin.cgroup.quirks import lift_quotas, needed
 from nriplugin.cgroup.quirks_contents import same
@@ -36,13 +38,17 @@ from nriplugin.cgroup.updates import Outcome, Status
 from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from nriplugin.cgroup.journal import Journal
     from nriplugin.cgroup.tree import Tree
     from nriplugin.cgroup.updates import Change, Update, Writer
 
 REFRESH_S = 60.0
+
+# A cgroup may go long after it was forgotten, such as a pod's after its sandbox. So
+# after so many of them all rows of the journal are looked at.
+_SWEEP_EVERY = 100
 
 
 class Executor:
@@ -72,7 +78,22 @@ class Executor:
         self._journal = journal
         self._hands = Hands(tree, writer, trace)
         self._cache = Cache(tree.registry, refresh_s, clock)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._forgotten = 0  # since the last sweep
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other threads and processes from writing between a read and an update.
+
+        It may be entered again from inside. Without a journal it excludes the other
+        threads that use this executor; with one, everybody who uses the same journal.
+        Nothing is raised where the journal cannot be locked: the update says so.
+        """
+        with self._lock, ExitStack() as held:
+            if self._journal is not None:
+                with suppress(JournalError):
+                    held.enter_context(self._journal.exclusive())
+            yield
 
     def update(self, update: Update, cacheable: bool = True) -> Outcome:
         """Write one value, unless it is there.
@@ -134,26 +155,32 @@ class Executor:
         return [outcomes[key] for key in latest]
 
     def forget(self, cgroup: str) -> None:
-        """Drop what is remembered of a cgroup that is gone, and of all below it."""
+        """Drop what is remembered of a cgroup that ended, and of all below it.
+
+        The journal keeps its rows of files that are still there: a pod's cgroup
+        outlives its sandbox, and what was written to it is to be undone.
+        """
         with self._lock:
             self._forget(cgroup)
+            self._forgotten += 1
+            if self._forgotten >= _SWEEP_EVERY:
+                self.sweep()
 
     def original(self, path: str, there: str) -> str | None:
         """Return what a file held before us, if what is there now is ours."""
         if self._journal is None:
             return None
         with self._lock, suppress(JournalError):
-            return self._journal.original(path, there)
+            row = self._journal.row(path)
+            if row is not None and row.is_ours(there):
+                return None if gone(self._tree.files, [row]) else row.original
         return None
 
     def sweep(self) -> None:
-        """Drop what the journal has of cgroups that are gone."""
-        if self._journal is None:
-            return
-        with self._lock, suppress(JournalError):
-            for cgroup in {row.cgroup for row in self._journal.rows()}:
-                if not self._tree.files.exists(cgroup):
-                    self._forget(cgroup)
+        """Drop what the journal has of files that are gone."""
+        with self._lock:
+            self._forgotten = 0
+            self._drop_gone()
 
     def _carry_out(self, plan: Plan, write: Callable[[], None]) -> None:
         if self._journal is None:
@@ -246,5 +273,10 @@ class Executor:
 
     def _forget(self, cgroup: str) -> None:
         self._cache.forget(cgroup)
+        self._drop_gone(cgroup)
+
+    def _drop_gone(self, below: str | None = None) -> None:
         if self._journal is not None:
-            self._journal.forget(cgroup)
+            with suppress(JournalError):  # the rows stay: they say nothing wrong
+                rows = self._journal.rows(below)
+                self._journal.forget(gone(self._tree.files, rows))

@@ -11,15 +11,18 @@ be lost with the machine. But so are the cgroups: what a reboot takes from the j
 describes files that the same reboot took. The database itself stays whole either way,
 and rows of an earlier boot are worth nothing. So a batch costs no fsync at all.
 
-One process at a time is between reading an original and writing the file, whichever
-executor or command it is: `exclusive` is a lock on a file beside the database, which
-the kernel lets go of if its holder dies.
+One thread of one process at a time is between reading an original and writing the file,
+whichever executor or command it is. `exclusive` holds two locks for that: one between
+the threads that share a Journal, because the kernel's lock belongs to the descriptor
+and so keeps no two of them apart, and then the kernel's lock on a file beside the
+database, which the kernel lets go of if the process dies.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -36,40 +39,28 @@ if TYPE_CHECKING:
 
 STATE_DIR = "/var/lib/nriplugin"
 ENV_STATE_DIR = "NRIPLUGIN_STATE_DIR"
-DATABASE = "journal.db"
-_LOCK = "journal.lock"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
-# Another process holds the database for as long as one transaction takes.
-_BUSY_TIMEOUT_S = 5.0
-# Pods may come and go for days without anything to record.
+# Pods may come and go for days without a transaction.
 _MAX_FORGOTTEN = 500
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS journal (
-    path TEXT PRIMARY KEY,    -- of the file, below the root
-    cgroup TEXT NOT NULL,
-    type TEXT NOT NULL,       -- of resource, as which it was last written
-    original TEXT NOT NULL,   -- the last value that was not ours
-    ours TEXT,                -- the last value we wrote; NULL: a side effect of ours
-    before TEXT,              -- what was there until then; NULL: the write was seen
-    time REAL NOT NULL,       -- of the last write, seconds since 1970
-    boot TEXT NOT NULL,
-    identity INTEGER          -- of the file, which its path gets again and again
-) WITHOUT ROWID
-"""
 _PUT = "INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _SETTLE = "UPDATE journal SET ours = ?, before = NULL WHERE path = ? AND ours IS ?"
 _GET = "SELECT * FROM journal WHERE path = ?"
-# Not what somebody has recorded since, of a new cgroup with the same path.
-_FORGET = """
-DELETE FROM journal
-WHERE (cgroup = ? OR cgroup >= ? AND cgroup < ?) AND time <= ?
+_ALL = "SELECT * FROM journal ORDER BY path"
+_BELOW = """
+SELECT * FROM journal WHERE cgroup = ? OR cgroup >= ? AND cgroup < ? ORDER BY path
 """
+# Not what another process has recorded since, of a new cgroup with the same path.
+_FORGET = "DELETE FROM journal WHERE path = ? AND time = ? AND identity IS ?"
 
 
 class Journal:
-    """The journal in one directory. Used by one thread at a time."""
+    """The journal in one directory.
+
+    Only `exclusive` may be called by several threads at once: whoever shares a journal
+    between threads calls everything else inside of it, or under a lock of their own.
+    """
 
     def __init__(
         self,
@@ -81,9 +72,13 @@ class Journal:
         """Open the journal, or begin one.
 
         Raises:
-            JournalError: there is no such directory to be had, or no database in it.
+            JournalError: there is no such directory to be had, or no database in it, or
+                one of another version.
         """
-        import sqlite3  # late: not everybody who imports an executor has a journal
+        # Late: not everybody who imports an executor has a journal.
+        import sqlite3
+
+        from nriplugin.cgroup.journal_storage import DATABASE, connect, open_lock
 
         self._failure = sqlite3.Error
         self.path = os.path.join(directory, DATABASE)
@@ -92,21 +87,17 @@ class Journal:
         # Path -> (what was recorded, what the file then held), of writes that were seen
         # to succeed. It is stored with the next transaction, not with one of its own.
         self._settled: dict[str, tuple[str, str]] = {}
-        # Cgroup -> when it was gone; likewise.
-        self._forgotten: dict[str, float] = {}
+        # Path -> the row of a file that is gone; likewise removed with the next one.
+        self._forgotten: dict[str, Row] = {}
         self._purged = False
-        try:
-            os.makedirs(directory, mode=0o700, exist_ok=True)
-            self._lock = os.open(
-                os.path.join(directory, _LOCK),
-                os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
-                0o600,
-            )
-        except OSError as exc:
-            raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
+        self._threads = threading.RLock()
+        # How many blocks of `exclusive` the thread that holds `_threads` is in.
+        self._depth = 0
+        with self._errors():
+            self._lock = open_lock(directory)
         try:
             with self.exclusive(), self._errors():
-                self._database = _connect(self.path)
+                self._database = connect(self.path)
         except BaseException:
             os.close(self._lock)
             raise
@@ -125,15 +116,27 @@ class Journal:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Be the only process between reading originals and writing files."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-        except OSError as exc:
-            raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        """Be the only thread, of all processes, from reading files to writing them.
+
+        A thread that is inside may enter again: the outermost block holds the lock.
+
+        Raises:
+            JournalError: the file cannot be locked.
+        """
+        with self._threads:
+            if self._depth == 0:
+                self._flock(fcntl.LOCK_EX)
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._flock(fcntl.LOCK_UN)
+
+    def _flock(self, operation: int) -> None:
+        with self._errors():
+            fcntl.flock(self._lock, operation)
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Store what files hold before they are written, in one transaction.
@@ -153,14 +156,14 @@ class Journal:
         self._purged = True
 
     def _row(self, entry: Entry, known: tuple[object, ...] | None, now: float) -> Row:
-        path, cgroup, kind, there, content, identity = entry
+        path, cgroup, kind, there, content, identity, left_by_idle = entry
         original, ours = there, content
         before: str | None = there
         if known is not None:
             row = Row._make(known)
             if row.boot == self.boot and row.identity == identity:
-                unchanged = there == row.original or row.ours is None
-                if unchanged or row.is_ours(there):
+                mine = left_by_idle if row.ours is None else row.is_ours(there)
+                if there == row.original or mine:
                     original = row.original
                 # A value that is neither is somebody's who decided after us: it is
                 # what to go back to.
@@ -172,33 +175,40 @@ class Journal:
         """Note what a file held after its write succeeded."""
         self._settled[path] = (recorded, held)
 
-    def forget(self, cgroup: str) -> None:
-        """Drop a cgroup that is gone, and everything below it, some time soon."""
-        self._forgotten[cgroup.rstrip("/")] = self._clock()
+    def forget(self, rows: Iterable[Row]) -> None:
+        """Drop rows of files that are gone, with the next transaction.
+
+        A row that is recorded anew until then stays.
+        """
+        self._forgotten.update((row.path, row) for row in rows)
         if len(self._forgotten) > _MAX_FORGOTTEN:
             self._flush()
 
-    def original(self, path: str, there: str) -> str | None:
-        """Return what a file held before us, unless what is there is somebody else's.
+    def row(self, path: str) -> Row | None:
+        """Return what is known of a file since this boot.
 
         Raises:
             JournalError: it cannot be read.
         """
         with self._transaction() as database:
             known = database.execute(_GET, (path,)).fetchone()
-        if known is None:
-            return None
-        row = Row._make(known)
-        return row.original if row.boot == self.boot and row.is_ours(there) else None
+        row = None if known is None else Row._make(known)
+        return row if row is not None and row.boot == self.boot else None
 
-    def rows(self) -> list[Row]:
-        """Return everything, in the order of paths.
+    def rows(self, cgroup: str | None = None) -> list[Row]:
+        """Return everything, or what is of a cgroup and below it, ordered by path.
 
         Raises:
             JournalError: it cannot be read.
         """
         with self._errors():
-            found = self._database.execute("SELECT * FROM journal ORDER BY path")
+            if cgroup is None:
+                found = self._database.execute(_ALL)
+            else:
+                # "0" is the character after "/": the range is everything below.
+                name = cgroup.rstrip("/")
+                bounds = (name, f"{name}/", f"{name}0")
+                found = self._database.execute(_BELOW, bounds)
             return [Row._make(row) for row in found]
 
     def drop(self, paths: Iterable[str]) -> None:
@@ -241,10 +251,14 @@ class Journal:
                 _SETTLE,
                 [(held, path, ours) for path, (ours, held) in self._settled.items()],
             )
-        for cgroup, when in self._forgotten.items():
-            # "0" is the character after "/": a range is everything below.
-            row = (cgroup, f"{cgroup}/", f"{cgroup}0", when)
-            self._database.execute(_FORGET, row)
+        if self._forgotten:
+            self._database.executemany(
+                _FORGET,
+                [
+                    (row.path, row.time, row.identity)
+                    for row in self._forgotten.values()
+                ],
+            )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -252,25 +266,8 @@ class Journal:
             yield
         except self._failure as exc:
             raise JournalError(f"journal {self.path}: {exc}") from exc
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    import sqlite3
-
-    database = sqlite3.connect(
-        path,
-        timeout=_BUSY_TIMEOUT_S,
-        isolation_level=None,  # transactions are begun and ended by us
-        check_same_thread=False,
-    )
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(_TABLE)
-    except BaseException:
-        database.close()
-        raise
-    return database
+        except OSError as exc:
+            raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
 
 
 def has_journal(directory: str) -> bool:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from nriplugin.cgroup.quirks import SIDE_EFFECTS, held, neighbour
+from nriplugin.cgroup.quirks import (
+    CPU_IDLE,
+    SIDE_EFFECTS,
+    held,
+    is_left_by_idle,
+    neighbour,
+)
 from nriplugin.cgroup.quirks_contents import same
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.updates import Change
+
+_WEIGHTS = SIDE_EFFECTS[CPU_IDLE]
 
 
 @runtime_checkable
@@ -55,6 +63,8 @@ class Entry(NamedTuple):
     held: str
     content: str | None
     identity: int | None
+    # Whether what it holds may be the work of `cpu.idle`.
+    left_by_idle: bool = False
 
 
 def entries_of(files: Files, steps: Sequence[Change]) -> list[Entry]:
@@ -65,14 +75,40 @@ def entries_of(files: Files, steps: Sequence[Change]) -> list[Entry]:
     for step in steps:
         path, cgroup = step.path, step.cgroup
         kind = str(step.resource.type)
-        entries.append(
-            Entry(path, cgroup, kind, step.current, step.content, identity(path))
-        )
+        entry = Entry(path, cgroup, kind, step.current, step.content, identity(path))
+        if step.resource.file in _WEIGHTS:
+            entry = _after_idle(entry, held(files, neighbour(path, CPU_IDLE)))
+        entries.append(entry)
         for file in SIDE_EFFECTS.get(step.resource.file, ()):
             path = neighbour(step.path, file)
             if path not in known and (there := held(files, path)) is not None:
-                entries.append(Entry(path, cgroup, file, there, None, identity(path)))
+                entry = Entry(path, cgroup, file, there, None, identity(path))
+                entries.append(_after_idle(entry, step.current))
     return entries
+
+
+def _after_idle(weight: Entry, idle: str | None) -> Entry:
+    left = is_left_by_idle(weight.path, weight.held, idle)
+    return weight._replace(left_by_idle=left)
+
+
+def gone(files: Files, rows: Iterable[Row]) -> list[Row]:
+    """Return the rows whose file is gone, or is that of a later cgroup by now.
+
+    An error is no proof of that.
+    """
+    identity = identities(files)
+
+    def is_gone(row: Row) -> bool:
+        try:
+            if not files.exists(row.path):
+                return True
+        except CgroupError:
+            return False
+        now = identity(row.path)
+        return now is not None and now != row.identity
+
+    return [row for row in rows if is_gone(row)]
 
 
 def identities(files: Files) -> Callable[[str], int | None]:

@@ -17,7 +17,13 @@ from nriplugin.cgroup.contents import text
 from nriplugin.cgroup.executor_hands import Hands
 from nriplugin.cgroup.journal_entries import entries_of, identities
 from nriplugin.cgroup.leveled import by_depth, downwards, upwards
-from nriplugin.cgroup.quirks import CPU_IDLE, held, lift_quotas, neighbour
+from nriplugin.cgroup.quirks import (
+    CPU_IDLE,
+    held,
+    is_left_by_idle,
+    lift_quotas,
+    neighbour,
+)
 from nriplugin.cgroup.quirks_contents import equal, putting_back
 from nriplugin.cgroup.registry import Resource
 from nriplugin.cgroup.updates import Change, Status, union
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal_entries import Row
     from nriplugin.cgroup.tree import Tree
     from nriplugin.cgroup.updates import Writer
+
+_CHANGED = "somebody else has changed it since"
 
 
 class Action(StrEnum):
@@ -68,7 +76,7 @@ def restore(
     with journal.exclusive():
         rows = journal.rows()
         findings = {row.path: _look(tree, journal, row) for row in rows}
-        _follow_idle(findings)
+        _follow_idle(tree, findings)
         changes = [
             _change(tree, row, findings[row.path])
             for row in rows
@@ -107,22 +115,28 @@ def _look(tree: Tree, journal: Journal, row: Row) -> Finding:
         finding.action = Action.RESTORED
     else:
         finding.action = Action.LEFT
-        finding.reason = "somebody else has changed it since"
+        finding.reason = _CHANGED
     return finding
 
 
-def _follow_idle(findings: dict[str, Finding]) -> None:
+def _follow_idle(tree: Tree, findings: dict[str, Finding]) -> None:
     """Decide about weights that only changed because `cpu.idle` did."""
     for finding in findings.values():
         if finding.ours is not None or finding.action is not Action.RESTORED:
             continue
-        idle = findings.get(neighbour(finding.path, CPU_IDLE))
-        if idle is None or not idle.done:
+        path = neighbour(finding.path, CPU_IDLE)
+        idle = findings.get(path)
+        now = held(tree.files, path) if idle is None else idle.now
+        stays = now == "1" if idle is None else not idle.done
+        if stays:
             finding.action = Action.LEFT
             finding.reason = "cpu.idle stays, and with it the weight"
-        elif idle.original == "1":
+        elif idle is not None and idle.original == "1":
             finding.action = Action.ALREADY
             finding.reason = "an idle cgroup has no weight"
+        elif not is_left_by_idle(finding.path, finding.now or "", now):
+            finding.action = Action.LEFT
+            finding.reason = _CHANGED
 
 
 def _change(tree: Tree, row: Row, finding: Finding) -> Change:

@@ -57,6 +57,8 @@ _ORDERED = frozenset((*_PARTNERS, *_PARTNERS.values(), *_WEIGHTS, CPU_IDLE))
 
 # A write to one file -> the files beside it that then hold something else.
 SIDE_EFFECTS = {CPU_IDLE: ("cpu.weight", "cpu.shares")}
+# What these are when `cpu.idle` goes back to 0.
+_AFTER_IDLE = {"cpu.weight": "100", "cpu.shares": "1024"}
 
 
 def needed(changes: Iterable[Change], *, always: bool = False) -> list[Change]:
@@ -137,6 +139,19 @@ def _period_first(period: Change, quota: Change) -> bool:
 def neighbour(path: str, file: str) -> str:
     """Return the path of another file of the same cgroup and controller."""
     return f"{path.rpartition('/')[0]}/{file}"
+
+
+def is_left_by_idle(path: str, content: str, idle: str | None) -> bool:
+    """Whether a weight may be the work of `cpu.idle`, rather than somebody's wish.
+
+    Args:
+        path: of the weight; no other file is left by idle.
+        content: what it holds.
+        idle: what `cpu.idle` holds beside it; as long as that is 1, the kernel shows a
+            weight that nobody has set, and takes none.
+    """
+    default = _AFTER_IDLE.get(path.rpartition("/")[2])
+    return default is not None and (idle == "1" or content == default)
 
 
 def worth_retrying(file: str, errno: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import ExitStack
 from errno import EIO
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from nriplugin.cli.cgroup import (
     shown,
 )
 from nriplugin.cli.detect import node_of
+from nriplugin.cli.output import say
 from nriplugin.convert.curves import AUTO, curve_named, shares_of, weight_of
 from nriplugin.errors import CgroupError, ConfigError
 
@@ -64,7 +64,7 @@ def set_value(args: argparse.Namespace) -> int:
             number = outcome.errno or EIO
             raise CgroupError("write", path, content, number, reason)
         if outcome.reason:
-            print(f"nriplugin: {outcome.reason}", file=sys.stderr)
+            say(outcome.reason)
         old = plain(resource.parse_at(path, before))
         new = plain(tree.get(resource.type, cgroup))
         through = " (through systemd)" if outcome.by_writer else ""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments
+from nriplugin.cli.output import say
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError, NRIPluginError, RequestFails
 from nriplugin.policy import FailurePolicy
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--failure-policy",
         choices=[policy.value for policy in FailurePolicy],
-        help="in place of the configuration's failurePolicy, and where there is no "
-        "configuration, or a broken one (default: ignore)",
+        help="in place of every failurePolicy in the configuration, and where there is "
+        "no configuration, or a broken one (default: ignore)",
     )
     parser.add_argument(
         "--state-dir",
@@ -149,6 +149,8 @@ def _hook(args: argparse.Namespace) -> int:
                 read = read_config(args.config)
                 config = read.engine
                 policy = FailurePolicy(args.failure_policy or read.failure_policy)
+            if args.failure_policy is not None:
+                config = config.with_failure_policy(fail=policy is FailurePolicy.FAIL)
             from nriplugin.hook.door import handle
             from nriplugin.hook.surroundings import look_around
 
@@ -176,11 +178,10 @@ def _hook(args: argparse.Namespace) -> int:
 
 
 def _say(texts: Iterable[str]) -> None:
-    """Print one line, if there is anything to say; nobody may be listening."""
+    """Print one line, if there is anything to say."""
     line = " ".join("; ".join(texts).split())
     if line:
-        with suppress(OSError):
-            print(f"nriplugin: hook: {line}", file=sys.stderr)
+        say(f"hook: {line}")
 
 
 def _install(args: argparse.Namespace) -> int:

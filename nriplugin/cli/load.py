@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from contextlib import ExitStack
 from errno import ELOOP, ENOTDIR, EXDEV
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +13,7 @@ from nriplugin.cgroup.reader import Reader
 from nriplugin.cgroup.tasks import GONE, CountOrWalk, ThreadWalk, tasks_below
 from nriplugin.cgroup.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.output import say
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
@@ -72,10 +72,9 @@ def main(args: argparse.Namespace) -> int:
         _print_table(rows, with_pressure=node.version.number == 2)
     unseen = rows[0].states.unseen
     if unseen:
-        print(
-            f"nriplugin: {unseen} tasks are not visible from this PID namespace and "
-            "not in the table: run in the node's own (hostPID: true)",
-            file=sys.stderr,
+        say(
+            f"{unseen} tasks are not visible from this PID namespace and not in the "
+            "table: run in the node's own (hostPID: true)"
         )
     return 0
 

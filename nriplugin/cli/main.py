@@ -1,6 +1,7 @@
 """The `nriplugin` command: finds the subcommand and turns errors into exit codes.
 
-0 is success, 2 a mistake of the user's, 1 one of ours or of the machine's. Each
+0 is success, 2 a mistake of the user's, 1 one of ours or of the machine's, and 141 a
+reader of our output who has seen enough, as of `nriplugin cgroup tree | head -1`. Each
 command is a module of its own, imported only when it is the one asked for.
 """
 
@@ -11,6 +12,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
+from nriplugin.cli import output
 from nriplugin.errors import ConfigError, ConversionError, NRIPluginError
 
 if TYPE_CHECKING:
@@ -41,8 +43,18 @@ _BY_HAND = frozenset({"install", "uninstall", "-h", "--help"})
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return the exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    if argv[:1] != ["hook"] or not _BY_HAND.isdisjoint(argv):
-        return _run(argv)
+    if argv[:1] == ["hook"] and _BY_HAND.isdisjoint(argv):
+        code = _run_hook(argv)
+        output.finish(code)
+        return code
+    try:
+        return output.finish(_run(argv))
+    except SystemExit as exc:  # the parser's, after help or a mistake
+        raise SystemExit(output.finish(int(exc.code or 0))) from None
+
+
+def _run_hook(argv: list[str]) -> int:
+    """Run a hook for a runtime, which starts the container if this returns 0."""
     try:
         return _run(argv)
     except SystemExit:
@@ -50,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdin is not None and sys.stdin.isatty():
             raise
     except Exception as exc:  # noqa: BLE001 - half an upgrade must not stop containers
-        print(f"nriplugin: hook: {exc!r}", file=sys.stderr)
+        output.say(f"hook: {exc!r}")
     return int(not {"fail", "--failure-policy=fail"}.isdisjoint(argv))
 
 
@@ -73,18 +85,20 @@ def _run(argv: list[str]) -> int:
             )
             module.add_arguments(subparser)
             subparser.set_defaults(main=module.main)
-    args = parser.parse_args(argv)
+    try:
+        args = parser.parse_args(argv)
+    except OSError as exc:  # before Python 3.12, if nobody reads what the parser says
+        code = output.READER_GONE if output.is_reader_gone() else 2
+        raise SystemExit(code) from exc
     try:
         return int(args.main(args))
     except (ConfigError, ConversionError) as exc:
-        print(f"nriplugin: {exc}", file=sys.stderr)
+        output.say(str(exc))
         return 2
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; and nothing more to flush at exit.
-        sys.stdout = None  # what the interpreter checks for
-        return 1
     except (NRIPluginError, OSError) as exc:
-        print(f"nriplugin: {exc}", file=sys.stderr)
+        if isinstance(exc, BrokenPipeError) and output.is_reader_gone():
+            return output.READER_GONE
+        output.say(str(exc))
         return 1
     except KeyboardInterrupt:
         return 130

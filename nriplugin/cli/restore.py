@@ -7,8 +7,9 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal import DATABASE, ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
 from nriplugin.cgroup.journal_restore import Action, restore
+from nriplugin.cgroup.journal_storage import has_journal
 from nriplugin.cgroup.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.errors import ConfigError
@@ -35,12 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Restore and print a table; 1 if a file could not be put back."""
-    directory = args.state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR
-    if directory != STATE_DIR and not os.path.isdir(directory):
-        named = "--state-dir" if args.state_dir else ENV_STATE_DIR
-        raise ConfigError(f"{named}: {directory!r}, expected a directory")
+    by_environment = "" if args.state_dir else os.environ.get(ENV_STATE_DIR)
+    directory = args.state_dir or by_environment or STATE_DIR
     findings: list[Finding] = []
-    if os.path.exists(os.path.join(directory, DATABASE)):
+    if _has_journal(directory, ENV_STATE_DIR if by_environment else "--state-dir"):
         node = node_of(args)
         with node.open_files() as files, Journal(directory) as journal:
             tree = Tree(files, node.version.number)
@@ -52,6 +51,18 @@ def main(args: argparse.Namespace) -> int:
     else:
         print(f"nothing to restore: {directory} has no journal with entries")
     return int(any(finding.action is Action.FAILED for finding in findings))
+
+
+def _has_journal(directory: str, named: str) -> bool:
+    if directory != STATE_DIR and not os.path.isdir(directory):
+        raise ConfigError(f"{named}: {directory!r}, expected a directory")
+    try:
+        return has_journal(directory)
+    except PermissionError as exc:
+        raise ConfigError(
+            f"{named}: {directory!r}, expected a directory whose journal you may read "
+            "and write: it is root's, or that of whoever ran the plugin"
+        ) from exc
 
 
 def _print_table(findings: list[Finding], dry_run: bool) -> None:

@@ -79,7 +79,7 @@ class Writing:
                 tell(self._hands.lower(parent))
 
     def pod_ended(self, pod: Pod) -> None:
-        """Forget the pod's cgroup, and all below it."""
+        """Forget what is gone of the pod's cgroup, and of all below it."""
         parent = cgroup_of_parent(pod.cgroup_parent)
         if self._hands is not None and parent is not None:
             self._hands.forget(parent)

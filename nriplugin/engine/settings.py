@@ -6,7 +6,7 @@ Annotations, which come last, are read where they are used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -150,6 +150,13 @@ class Settings:
         """Return where a setting comes from."""
         return self.origins.get(setting, DEFAULT)
 
+    def with_failure_policy(self, *, fail: bool) -> Settings:
+        """Return the same, with every handler failing, or none."""
+        handlers = {
+            key: getattr(self, key)._replace(fail=fail) for key in HANDLERS.values()
+        }
+        return replace(self, **handlers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -164,6 +171,14 @@ class Config:
         fail_lost_update = self.base.resources.fail_lost_update
         resources = ResourcesSettings(fail_lost_update=fail_lost_update)
         return Config(curve=self.curve, base=Settings(resources=resources))
+
+    def with_failure_policy(self, *, fail: bool) -> Config:
+        """Return the same, with one answer to the failure of any handler."""
+        rules = tuple(
+            replace(rule, settings=rule.settings.with_failure_policy(fail=fail))
+            for rule in self.rules
+        )
+        return replace(self, base=self.base.with_failure_policy(fail=fail), rules=rules)
 
 
 DEFAULT_CONFIG = Config()

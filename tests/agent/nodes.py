@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from nriplugin.agent.plugin import NodePlugin
+    from nriplugin.cgroup.journal import Journal
     from nriplugin.engine.model import NodeFacts
 
     Job = Callable[[], None]
@@ -94,7 +95,11 @@ class Node:
     """
 
     def __init__(
-        self, config: str, facts: NodeFacts = FACTS, kernel: Kernel | None = None
+        self,
+        config: str,
+        facts: NodeFacts = FACTS,
+        kernel: Kernel | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.kernel = Kernel(2) if kernel is None else kernel
         tree = self.kernel.tree
@@ -102,7 +107,7 @@ class Node:
 
         def open_hands() -> Hands:
             self.opened += 1
-            return Hands(tree, Executor(tree, refresh_s=0.0))
+            return Hands(tree, Executor(tree, journal=journal, refresh_s=0.0))
 
         self.plugin = WritingPlugin(facts, tree, open_hands)
         self.keeper = self.plugin.keeper = ByHand()

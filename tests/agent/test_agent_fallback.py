@@ -11,9 +11,10 @@ from agent.nodes import Node, configure
 from support.harness import PATIENCE_S, connected, raw_peer, wait_until
 from support.trees import CONTAINER
 
-from nriplugin.agent import plugin as module
 from nriplugin.agent.plugin import NodePlugin
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.engine.model import NodeFacts
+from nriplugin.engine.rawfiles import OWNABLE
 from nriplugin.errors import RequestFails
 from nriplugin.nri.runtime import Behaviour
 
@@ -52,7 +53,7 @@ def fallback(plugin: NodePlugin, app: nri.Container, asked: nri.LinuxResources) 
 )
 def test_the_conversion_alone_is_answered(config: str) -> None:
     """What a handler added to the old numbers is taken back with them."""
-    plugin = NodePlugin(module.NodeFacts(files=module.OWNABLE))
+    plugin = NodePlugin(NodeFacts(files=OWNABLE))
     configure(plugin, config)
     neutral = {"cpu.max.burst": "0", "memory.high": "max"}
     assert fallback(plugin, ours(), asking(**DOUBLE)) == CONVERTED | neutral
@@ -61,7 +62,7 @@ def test_the_conversion_alone_is_answered(config: str) -> None:
 def test_where_nothing_is_ours_an_empty_answer_is_harmless() -> None:
     """The runtime does what it does without us."""
     assert fallback(NodePlugin(), container_at(), asking(**DOUBLE)) is None
-    inactive = NodePlugin(module.NodeFacts(cgroup_version=1))
+    inactive = NodePlugin(NodeFacts(cgroup_version=1))
     assert fallback(inactive, ours(), asking(**DOUBLE)) is None
 
 

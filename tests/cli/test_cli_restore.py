@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +17,7 @@ from nriplugin.cgroup.updates import Update
 from nriplugin.cli.main import main
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from nriplugin.cgroup.tree import Tree
 
@@ -151,3 +155,49 @@ def test_a_corrupt_journal_is_one_line(
         f"nriplugin: journal {tmp_path}/state/journal.db: file is not a database\n"
     )
     assert tree.get(Type.CPU_WEIGHT, QOS) == 200
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """Do something as nobody; a user other than root has no rights to lay down."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+@pytest.mark.parametrize("closed", ["directory", "database", "lock"])
+@pytest.mark.parametrize("named", ["--state-dir", "NRIPLUGIN_STATE_DIR"])
+def test_a_journal_that_may_not_be_read_is_the_users_mistake(
+    closed: str,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is not taken for a node on which nothing was changed."""
+    # Not in tmp_path: above that, there may be directories of the user's alone.
+    with TemporaryDirectory() as name:
+        state, options = Path(name), []
+        state.chmod(0o755)
+        for file in ("journal.db", "journal.lock"):
+            (state / file).touch()
+            (state / file).chmod(0o666)
+        files = {"database": "journal.db", "lock": "journal.lock", "directory": ""}
+        (state / files[closed]).chmod(0)
+        if named == "--state-dir":
+            options = ["--state-dir", name]
+        else:
+            monkeypatch.setenv(named, name)
+        with without_privileges():
+            code = main(["restore", *options])
+        state.chmod(0o700)
+    assert code == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == (
+        f"nriplugin: {named}: {name!r}, expected a directory whose journal you may "
+        "read and write: it is root's, or that of whoever ran the plugin\n"
+    )

@@ -128,16 +128,59 @@ def test_who_decides_about_a_failure(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_handler_that_is_to_fail_stops_the_container(tmp_path: Path) -> None:
-    """Whatever the option says: the configuration says it of this very handler."""
+# Each has the handler fail, or not, in another place.
+FAILING = {
+    "file": "failurePolicy: fail\ncpuQoS: {enabled: true, level: BE}\n",
+    "handler": "cpuQoS: {enabled: true, level: BE, failurePolicy: fail}\n",
+    "rule": (
+        "cpuQoS: {enabled: true, level: BE}\n"
+        "rules: [{name: web, match: {container: web}, cpuQoS: {failurePolicy: fail}}]\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "said", "code"),
+    [
+        (None, "fail", 1),
+        ("ignore", "fail", 0),
+        ("fail", "ignore", 1),
+        (None, "ignore", 0),
+    ],
+)
+@pytest.mark.parametrize("place", FAILING)
+def test_the_option_wins_over_the_configuration(
+    place: str, option: str | None, said: str, code: int, tmp_path: Path
+) -> None:
+    """Wherever that speaks of a handler's failure; here, it has no journal."""
     bundle = Bundle(tmp_path)
     bundle.state_dir.write_text("not a directory")
     config = tmp_path / "config.yaml"
-    config.write_text("cpuQoS: {enabled: true, level: BE, failurePolicy: fail}\n")
+    config.write_text(FAILING[place].replace("Policy: fail", f"Policy: {said}"))
+    options = [*bundle.options(), "--config", str(config)]
+    if option is not None:
+        options += ["--failure-policy", option]
+    done = hook(json.dumps(bundle.state), *options)
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("nriplugin: hook: ")
+    assert "journal " in line
+
+
+def test_a_failure_that_the_option_ignores_is_only_that_handlers(
+    tmp_path: Path,
+) -> None:
+    """The other handlers do their work, as if the configuration had said so."""
+    bundle = Bundle(tmp_path, resources={"memory": {"limit": 1 << 20, "swap": 1}})
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "resources: {failurePolicy: fail}\ncpuQoS: {enabled: true, level: BE}\n"
+    )
     options = [*bundle.options(), "--config", str(config), "--failure-policy", "ignore"]
     done = hook(json.dumps(bundle.state), *options)
-    assert done.returncode == 1
-    assert done.stderr.startswith("nriplugin: hook: cpuQoS: journal ")
+    assert done.returncode == 0
+    assert done.stderr.startswith("nriplugin: hook: resources: ")
+    assert bundle.read("cpu.idle") == {"cpu.idle": "1"}
 
 
 @pytest.mark.parametrize(("option", "code"), [("ignore", 0), ("fail", 1)])

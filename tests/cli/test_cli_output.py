@@ -1,0 +1,180 @@
+"""Readers of a command's output that are gone, or have no more room."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hook.bundles import Bundle
+from support.harness import PATIENCE_S
+from support.trees import make_v2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# As in a shell: what Python buffers by itself has to stay buffered.
+ENVIRON = {key: os.environ[key] for key in os.environ if key != "PYTHONUNBUFFERED"}
+POD = """\
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: pod-%d}
+spec: {containers: [{name: web, resources: {limits: {cpu: 1, memory: 1Gi}}}]}
+"""
+
+
+@contextmanager
+def gone() -> Iterator[int]:
+    """The writing end of a pipe that nobody reads any more."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        yield write_end
+    finally:
+        os.close(write_end)
+
+
+@contextmanager
+def full() -> Iterator[int]:
+    """A device without room."""
+    fd = os.open("/dev/full", os.O_WRONLY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def cli(*arguments: str, **streams: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a command; what is not given of its streams is kept."""
+    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.run(
+        [sys.executable, "-m", "nriplugin", *arguments],
+        **{**kept, **streams},
+        check=False,
+        timeout=PATIENCE_S,
+        env=ENVIRON,
+    )
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A directory with everything that commands want to see."""
+    make_v2(tmp_path / "cgroup")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "config.yaml").write_text("curve: kep\n")
+    (tmp_path / "pod.yaml").write_text(POD % 0)
+    # More than Python buffers.
+    many = "".join(POD % number for number in range(100))
+    (tmp_path / "many.yaml").write_text(many)
+    return tmp_path
+
+
+COMMANDS = [
+    "--help",
+    "version",
+    "version --help",
+    "convert --shares 1024",
+    "explain TMP/pod.yaml",
+    "explain TMP/many.yaml",
+    "explain --json TMP/many.yaml",
+    "config check TMP/config.yaml",
+    "detect --cgroup-root TMP/cgroup",
+    "cgroup tree --cgroup-root TMP/cgroup",
+    "cgroup get --cgroup-root TMP/cgroup cpu.weight /kubepods",
+    "cgroup set --cgroup-root TMP/cgroup cpu.weight /kubepods 7",
+    "restore --state-dir TMP/state",
+    "hook install --dry-run",
+    "hook --help",
+    "demo",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_reader_that_is_gone_is_left_in_peace(command: str, node: Path) -> None:
+    """As `nriplugin cgroup tree | head -1` wants it: 141, and not a word."""
+    with gone() as stdout:
+        done = cli(*command.replace("TMP", str(node)).split(), stdout=stdout)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_one_line(command: str, node: Path) -> None:
+    """What was to be kept is not, and the exit code says so."""
+    with full() as stdout:
+        done = cli(*command.replace("TMP", str(node)).split(), stdout=stdout)
+    assert done.returncode == 1
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("nriplugin: ")
+    assert line.endswith("No space left on device")
+
+
+@pytest.mark.parametrize("stderr", [gone, full])
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("run --idx 5", 2),
+        ("config check /nonexistent", 2),
+        ("nonsense", 2),
+        ("cri-proxy", 2),
+        ("version", 0),
+    ],
+)
+def test_errors_that_nobody_reads(stderr: Any, command: str, code: int) -> None:
+    """The exit code is the same as if they were read."""
+    with stderr() as fd:
+        assert cli(*command.split(), stderr=fd).returncode == code
+
+
+def test_what_went_wrong_counts_for_more_than_a_reader(node: Path) -> None:
+    """A command that failed says so, also if its table was not read to the end."""
+    state = node / "state"
+    (state / "journal.db").write_bytes(b"no database at all" * 300)
+    with gone() as stdout:
+        done = cli("restore", "--state-dir", str(state), stdout=stdout)
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("stderr", [gone, full])
+@pytest.mark.parametrize("stdout", [gone, full])
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ((), 0),
+        (("--failure-policy", "fail"), 1),
+        (("--of-another-version",), 0),
+        (("--of-another-version", "--failure-policy", "fail"), 1),
+    ],
+)
+def test_a_hook_does_its_work_for_nobodys_ears(
+    stdout: Any, stderr: Any, options: tuple[str, ...], code: int, tmp_path: Path
+) -> None:
+    """A container starts, or not, by what happened, not by who heard of it."""
+    bundle = Bundle(tmp_path, resources={"memory": {"limit": 1 << 20, "swap": 1}})
+    command = ["hook", *bundle.options(), *options]
+    state = json.dumps(bundle.state).encode()
+    with stdout() as out, stderr() as err:
+        done = cli(*command, input=state, stdout=out, stderr=err)
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize("stderr", [gone, full])
+def test_half_an_upgrade_for_nobodys_ears(stderr: Any) -> None:
+    """A module that is missing does not stop a container either."""
+    script = "import sys; sys.modules['nriplugin.policy'] = None\n"
+    script += "from nriplugin.cli.main import main; sys.exit(main(['hook']))"
+    with stderr() as fd:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            stdin=subprocess.DEVNULL,
+            stderr=fd,
+            check=False,
+            timeout=PATIENCE_S,
+            env=ENVIRON,
+        )
+    assert done.returncode == 0
