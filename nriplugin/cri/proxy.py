@@ -81,13 +81,16 @@ class Proxy:
         )
         self._handlers: dict[str, Handler] = {}
 
-    def listen(self, path: str, mode: int) -> None:
-        """Serve a socket from now on.
+    def bind(self, path: str, mode: int) -> None:
+        """Make the socket.
 
         Raises:
             ConfigError: the socket cannot be made there.
         """
         bind(self.server, "--listen", path, mode)
+
+    def serve(self) -> None:
+        """Answer calls on the socket from now on."""
         self.server.start()
 
     def stop(self, grace_s: float = GRACE_S) -> None:
