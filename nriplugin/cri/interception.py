@@ -129,7 +129,8 @@ class Interceptor:
         message = cri.CreateContainerRequest.FromString(request)
         if not message.config.HasField("linux"):
             return Prepared(request)
-        pod = self._pod_of(message)
+        described = self._described_pod(message)
+        pod = self._with_curve(described or self._asked_pod(message.pod_sandbox_id))
         if not self._files_known:
             self._look_at_files(pod)
         resources = message.config.linux.resources
@@ -149,13 +150,15 @@ class Interceptor:
             ours=decision.expected(),
         )
         known = Known(message.pod_sandbox_id, container, pending)
-        then = partial(self._created, known)
+        then = partial(self._created, described, known)
         if _put(decision, resources):
             request = message.SerializeToString()
         return Prepared(request, then)
 
-    def _created(self, known: Known, response: bytes) -> None:
+    def _created(self, pod: Pod | None, known: Known, response: bytes) -> None:
         container_id = cri.CreateContainerResponse.FromString(response).container_id
+        if pod is not None:
+            self._inventory.put_pod(known.sandbox_id, pod)
         container = known.container._replace(id=container_id)
         self._inventory.put_container(container_id, known._replace(container=container))
 
@@ -208,8 +211,10 @@ class Interceptor:
         pod: Pod,
         response: bytes,
     ) -> Rest | None:
-        known = known._replace(container=container)
-        self._inventory.put_container(container.id, known)
+        # One that the runtime does not list as living has no pod, and is not kept.
+        if known.sandbox_id:
+            known = known._replace(container=container)
+            self._inventory.put_container(container.id, known)
         due = tuple(w for w in writes if w.when is When.AFTER)
         return partial(self._write_after, due, pod, container.id) if due else None
 
@@ -234,23 +239,26 @@ class Interceptor:
             self.learn(facts)
             self._files_known = True
 
-    def _pod_of(self, message: cri.CreateContainerRequest) -> Pod:
+    def _described_pod(self, message: cri.CreateContainerRequest) -> Pod | None:
         """Return the pod as the request has it, which is newer than what we know."""
-        known = self._inventory.pod(message.pod_sandbox_id)
         if not message.HasField("sandbox_config"):
-            return self._known_pod(message.pod_sandbox_id)
+            return None
+        known = self._inventory.pod(message.pod_sandbox_id)
         oci_runtime = known.oci_runtime if known else None
-        pod = pod_of(message.sandbox_config, oci_runtime)
-        self._inventory.put_pod(message.pod_sandbox_id, pod)
-        return self._with_curve(pod)
+        return pod_of(message.sandbox_config, oci_runtime)
 
     def _known_pod(self, sandbox_id: str) -> Pod:
+        """Return a pod with its curve."""
+        return self._with_curve(self._asked_pod(sandbox_id))
+
+    def _asked_pod(self, sandbox_id: str) -> Pod:
+        """Return a pod; one that did not come past us is asked for."""
         pod = self._inventory.pod(sandbox_id)
         if pod is None and sandbox_id and self.learner is not None:
             pod = self.learner.pod(sandbox_id)
             if pod is not None:
                 self._inventory.put_pod(sandbox_id, pod)
-        return self._with_curve(pod or Pod())
+        return pod or Pod()
 
     def _with_curve(self, pod: Pod) -> Pod:
         """Return a pod with the curve of its own containers, if that differs."""

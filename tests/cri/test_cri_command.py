@@ -46,10 +46,10 @@ class Process:
         argv = ["-m", "nriplugin", "cri-proxy", "--listen", f"unix://{self.path}"]
         argv += ["--runtime", f"unix://{fake.path}", "--read-only", *options]
         argv += ["--cgroup-root", str(tmp_path / "cgroup")]
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as output:
             before = self.log.stat().st_size
             self._process = subprocess.Popen(
-                [sys.executable, *argv], stdout=log, stderr=log
+                [sys.executable, *argv], stdout=output, stderr=output
             )
         self._before = before
         if alone:
