@@ -13,11 +13,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.cri.inventory import Known
 from nriplugin.cri.methods import RUNTIME_SERVICE
 from nriplugin.cri.reading import pod_of, resources_of
+from nriplugin.cri.undecided import Undecidable, decide_at_once
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import When
 from nriplugin.engine.model import Container, Pod
@@ -90,6 +93,10 @@ class Interceptor:
         self.rewriting: Mapping[str, Callable[[bytes, Turn], Prepared]] = {
             f"{prefix}CreateContainer": self._create,
             f"{prefix}UpdateContainerResources": self._update,
+        }
+        # ... what is sent if that fails, where it is not the request as it came ...
+        self.undecided: Mapping[str, Callable[[bytes], Prepared]] = {
+            f"{prefix}UpdateContainerResources": self._update_at_once,
         }
         # ... and those that are only looked at, request and answer, when it is done.
         self.following: Mapping[str, Callable[[bytes, bytes], Rest | None]] = {
@@ -197,7 +204,48 @@ class Interceptor:
         decision = decide_update(pod, container, asked, self.facts, self.config, use)
         self._tell(pod, container, decision)
         self._writing.before(decision.writes, pod, container.id, turn)
-        container = _after_update(container, _sent(asked, decision), decision)
+        known = known._replace(container=container)
+        return self._prepared(request, message, pod, known, decision)
+
+    def _update_at_once(self, request: bytes) -> Prepared:
+        """Decide from what is known already, where that did not work or took too long.
+
+        Raises:
+            RequestFails: a handler is configured to fail the call.
+            Exception: anything else says that the runtime must not get this update.
+        """
+        try:
+            message = cri.UpdateContainerResourcesRequest.FromString(request)
+        except DecodeError:
+            return Prepared(request)  # which is the runtime's to refuse
+        if not message.HasField("linux"):
+            return Prepared(request)
+        known = self._inventory.container(message.container_id)
+        if known is None:
+            raise Undecidable("the container is not known yet")
+        if not known.container.ours and not known.container.resources.unified:
+            return Prepared(request)  # nothing of ours can undo it
+        pod = self._inventory.pod(known.sandbox_id)
+        if pod is None:
+            raise Undecidable("the container's pod is not known yet")
+        pod = self._with_curve(pod)
+        container = self._with_ours(pod, known.container)
+        asked = resources_of(message.linux)
+        decision = decide_at_once(pod, container, asked, self.facts, self.config)
+        known = known._replace(container=container)
+        return self._prepared(request, message, pod, known, decision)
+
+    def _prepared(
+        self,
+        request: bytes,
+        message: cri.UpdateContainerResourcesRequest,
+        pod: Pod,
+        known: Known,
+        decision: Decision,
+    ) -> Prepared:
+        """Put a decision into an update, which `message` has as it came."""
+        sent = _sent(resources_of(message.linux), decision)
+        container = _after_update(known.container, sent, decision)
         then = partial(self._updated, known, container, decision.writes, pod)
         if _put(decision, message.linux):
             request = message.SerializeToString()

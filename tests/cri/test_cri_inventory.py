@@ -45,7 +45,7 @@ class Overtaken:
         return answer
 
     def by(self, call: Callable[[], object], other: Callable[[], object]) -> None:
-        """Start a call, do something else when the runtime is done, and end the call."""
+        """Start a call, do another when the runtime is done, and end the first."""
         with ThreadPoolExecutor(1) as pool:
             under_way = pool.submit(call)
             try:
