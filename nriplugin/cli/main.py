@@ -11,6 +11,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
+from nriplugin.cli.printing import print_error
 from nriplugin.errors import ConfigError, ConversionError, NRIPluginError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdin is not None and sys.stdin.isatty():
             raise
     except Exception as exc:  # noqa: BLE001 - half an upgrade must not stop containers
-        print(f"nriplugin: hook: {exc!r}", file=sys.stderr)
+        print_error(f"hook: {exc!r}")
     return int(not {"fail", "--failure-policy=fail"}.isdisjoint(argv))
 
 
@@ -77,14 +78,14 @@ def _run(argv: list[str]) -> int:
     try:
         return int(args.main(args))
     except (ConfigError, ConversionError) as exc:
-        print(f"nriplugin: {exc}", file=sys.stderr)
+        print_error(str(exc))
         return 2
     except BrokenPipeError:
         # Whoever read our output has seen enough; and nothing more to flush at exit.
         sys.stdout = None  # what the interpreter checks for
         return 1
     except (NRIPluginError, OSError) as exc:
-        print(f"nriplugin: {exc}", file=sys.stderr)
+        print_error(str(exc))
         return 1
     except KeyboardInterrupt:
         return 130
