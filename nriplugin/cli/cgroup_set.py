@@ -45,6 +45,7 @@ def set_value(args: argparse.Namespace) -> int:
         if identify(cgroup) is None:
             kubepods = node.layout.kubepods()
             raise ConfigError(f"WHERE: {args.where!r}, expected {kubepods} or below")
+        _check_text(args.where)
         resource.validate(value)
         check_support(tree, resource, cgroup)
         path = resource.path(cgroup)
@@ -71,6 +72,14 @@ def set_value(args: argparse.Namespace) -> int:
         through = " (through systemd)" if outcome.by_writer else ""
         print_line(f"{path}: {shown(old)} -> {shown(new)}{through}")
     return 0
+
+
+def _check_text(where: str) -> None:
+    """Refuse the name of a cgroup that the journal cannot hold, and so not put back."""
+    try:
+        where.encode()
+    except UnicodeEncodeError as exc:
+        raise ConfigError(f"WHERE: {where!r}, expected a name in UTF-8") from exc
 
 
 def wanted(tree: Tree, name: str, given: str) -> tuple[Resource, str]:

@@ -72,7 +72,10 @@ def read_config(path: str) -> Config:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path}: cannot be read: {exc}") from exc
+        reason = getattr(exc, "strerror", None) or exc
+        raise ConfigError(
+            f"{path}: cannot be read: {reason}, expected a configuration"
+        ) from exc
     return parse_config(text, path)
 
 
