@@ -11,7 +11,6 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from nriplugin.cli.printing import print_error
 from nriplugin.errors import ConfigError, ConversionError, NRIPluginError
 
 if TYPE_CHECKING:
@@ -51,11 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdin is not None and sys.stdin.isatty():
             raise
     except Exception as exc:  # noqa: BLE001 - half an upgrade must not stop containers
-        print_error(f"hook: {exc!r}")
+        print(f"nriplugin: hook: {exc!r}", file=sys.stderr)  # noqa: T201 - likewise
     return int(not {"fail", "--failure-policy=fail"}.isdisjoint(argv))
 
 
 def _run(argv: list[str]) -> int:
+    # Late: a module that is missing must not stop containers either.
+    from nriplugin.cli.printing import print_error
+
     parser = argparse.ArgumentParser(
         prog="nriplugin",
         description="cgroup v2 resources for every container on a Kubernetes node",
