@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -20,7 +21,7 @@ from grpc_reflection.v1alpha import reflection
 
 from nriplugin.agent.asking import AskedPlugin
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.cri.addresses import bind, claim
+from nriplugin.cri.addresses import bind, claimed
 from nriplugin.errors import NRIPluginError, RequestFails
 from nriplugin.nri.methods import METHODS, PLUGIN_SERVICE, Kind
 from nriplugin.nri.plugin import handles, subscription
@@ -51,6 +52,7 @@ class PluginService:
     def __init__(self, plugin: NodePlugin) -> None:
         """Serve nobody yet."""
         self._asked = AskedPlugin(plugin)
+        self._claim = ExitStack()
         # The plugin is asked by one at a time, as a runtime does.
         self._one_at_a_time = threading.Lock()
         # Several, because whoever asks for a description keeps a worker meanwhile.
@@ -79,7 +81,7 @@ class PluginService:
         Raises:
             ConfigError: it cannot be made there.
         """
-        claim("--grpc", path)
+        self._claim.enter_context(claimed("--grpc", path))
         bind(self._server, "--grpc", path, MODE)
         self._server.start()
 
@@ -87,6 +89,7 @@ class PluginService:
         """Let what is under way end, and take the socket away."""
         self._health.enter_graceful_shutdown()
         self._server.stop(GRACE_S).wait()
+        self._claim.close()
 
     def _handler_of(self, method: Method) -> Handler:
         """Ask the plugin the questions that it answers; events are only taken."""

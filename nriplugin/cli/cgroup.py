@@ -10,11 +10,11 @@ from nriplugin.cgroup.census import find, walk
 from nriplugin.cgroup.formats import UNLIMITED
 from nriplugin.cgroup.registry import Type
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
 
     from nriplugin.cgroup.census import Found
     from nriplugin.cgroup.node import Node
@@ -87,12 +87,12 @@ def _tree(args: argparse.Namespace) -> int:
         values = {str(one.type): _value(tree, one, found.cgroup) for one in resources}
         rows.append((found, values))
     if args.json:
-        print(json.dumps([{**_described(found), "values": v} for found, v in rows]))
+        print_json([{**_described(found), "values": v} for found, v in rows])
         return 0
     table = [["CGROUP", *(str(one.type).upper() for one in resources)]]
     for found, values in rows:
         table.append([_label(found), *(shown(value) for value in values.values())])
-    _print_table(table)
+    print_table(table)
     return 0
 
 
@@ -113,11 +113,12 @@ def _get(args: argparse.Namespace) -> int:
             {"type": kind, "cgroup": cgroup, "path": resource.path(cgroup), "value": v}
             for cgroup, v in rows
         ]
-        print(json.dumps(entries))
+        print_json(entries)
     elif args.where is not None:
-        print(_lines(rows[0][1]))
+        for line in _lines(rows[0][1]):
+            print_line(line)
     else:
-        _print_table([[cgroup, shown(value)] for cgroup, value in rows])
+        print_table([[cgroup, shown(value)] for cgroup, value in rows])
     return 0
 
 
@@ -201,12 +202,12 @@ def _value(tree: Tree, resource: Resource, cgroup: str) -> Any:  # noqa: ANN401
         return None
 
 
-def _lines(value: Any) -> str:  # noqa: ANN401
+def _lines(value: Any) -> list[str]:  # noqa: ANN401
     if isinstance(value, dict):
-        return "\n".join(f"{key} {shown(one)}" for key, one in value.items())
+        return [f"{key} {shown(one)}" for key, one in value.items()]
     if isinstance(value, list):
-        return "\n".join(map(str, value))
-    return shown(value)
+        return [str(one) for one in value]
+    return shown(value).split("\n")
 
 
 def _described(found: Found) -> dict[str, Any]:
@@ -235,11 +236,3 @@ def _label(found: Found) -> str:
     else:
         name = place.qos_class or found.cgroup
     return "  " * found.depth + name
-
-
-def _print_table(rows: Iterable[list[str]]) -> None:
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())

@@ -21,7 +21,7 @@ from nriplugin.cli.cgroup import (
     shown,
 )
 from nriplugin.cli.detect import node_of
-from nriplugin.cli.output import say
+from nriplugin.cli.printing import print_error, print_line
 from nriplugin.convert.curves import AUTO, curve_named, shares_of, weight_of
 from nriplugin.errors import CgroupError, ConfigError
 
@@ -45,13 +45,15 @@ def set_value(args: argparse.Namespace) -> int:
         if identify(cgroup) is None:
             kubepods = node.layout.kubepods()
             raise ConfigError(f"WHERE: {args.where!r}, expected {kubepods} or below")
+        _check_text(args.where)
         resource.validate(value)
         check_support(tree, resource, cgroup)
         path = resource.path(cgroup)
         before = tree.files.read(path)
         content = resource.format(value, before).strip()
         if args.dry_run:
-            print(f"would write {content!r} to {path}, which is {before.strip()!r}")
+            now = before.strip()
+            print_line(f"would write {content!r} to {path}, which is {now!r}")
             return 0
         journal = _journal(node, args.state_dir)
         if journal is not None:
@@ -64,12 +66,20 @@ def set_value(args: argparse.Namespace) -> int:
             number = outcome.errno or EIO
             raise CgroupError("write", path, content, number, reason)
         if outcome.reason:
-            say(outcome.reason)
+            print_error(outcome.reason)
         old = plain(resource.parse_at(path, before))
         new = plain(tree.get(resource.type, cgroup))
         through = " (through systemd)" if outcome.by_writer else ""
-        print(f"{path}: {shown(old)} -> {shown(new)}{through}")
+        print_line(f"{path}: {shown(old)} -> {shown(new)}{through}")
     return 0
+
+
+def _check_text(where: str) -> None:
+    """Refuse the name of a cgroup that the journal cannot hold, and so not put back."""
+    try:
+        where.encode()
+    except UnicodeEncodeError as exc:
+        raise ConfigError(f"WHERE: {where!r}, expected a name in UTF-8") from exc
 
 
 def wanted(tree: Tree, name: str, given: str) -> tuple[Resource, str]:
@@ -82,12 +92,12 @@ def wanted(tree: Tree, name: str, given: str) -> tuple[Resource, str]:
     if name == Type.CPU_SHARES and tree.version == 2:
         Registry(1).get(name).validate(given)
         value = str(weight_of(int(given), curve))
-        print(f"cpu.shares {given} is cpu.weight {value} on cgroup v2 ({curve})")
+        print_line(f"cpu.shares {given} is cpu.weight {value} on cgroup v2 ({curve})")
         return tree.registry.get(Type.CPU_WEIGHT), value
     if name == Type.CPU_WEIGHT and tree.version == 1:
         Registry(2).get(name).validate(given)
         value = str(shares_of(int(given), curve))
-        print(f"cpu.weight {given} is cpu.shares {value} on cgroup v1 ({curve})")
+        print_line(f"cpu.weight {given} is cpu.shares {value} on cgroup v1 ({curve})")
         return tree.registry.get(Type.CPU_SHARES), value
     resource = resource_named(tree, name)
     if resource.controller in ("memory", "hugetlb") and given != "max":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nriplugin.cli.printing import print_line
 from nriplugin.config import read_config
 from nriplugin.convert.curves import AUTO
 from nriplugin.engine.settings import HANDLERS
@@ -30,11 +31,11 @@ def main(args: argparse.Namespace) -> int:
     """Say what the configuration switches on; a mistake is raised."""
     config = read_config(args.file)
     curve = AUTO if config.engine.curve is None else config.engine.curve.value
-    print(f"{args.file}: valid")
-    print(f"curve           {curve}")
-    print(f"failure policy  {config.failure_policy.value}")
-    print(f"adopt           {'on' if config.adopt.enabled else 'off'}")
-    print(f"repair          {'on' if config.repair.enabled else 'off'}")
+    print_line(f"{args.file}: valid")
+    print_line(f"curve           {curve}")
+    print_line(f"failure policy  {config.failure_policy.value}")
+    print_line(f"adopt           {'on' if config.adopt.enabled else 'off'}")
+    print_line(f"repair          {'on' if config.repair.enabled else 'off'}")
     _print_handlers("handlers", config.engine.base)
     for rule in config.engine.rules:
         _print_handlers(rule.settings.rule, rule.settings)
@@ -47,4 +48,4 @@ def _print_handlers(label: str, settings: Settings) -> None:
         for name in HANDLERS
         if name in settings.active
     ]
-    print(f"{label.ljust(15)} {', '.join(sorted(names)) or 'none'}")
+    print_line(f"{label.ljust(15)} {', '.join(sorted(names)) or 'none'}")

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.convert import Conversion, Curve, convert
 from nriplugin.convert.curves import AUTO, curve_named
 from nriplugin.convert.reverse import reverse
@@ -72,7 +73,7 @@ def main(args: argparse.Namespace) -> int:
     document = _from_options(args) or _from_json(args.file)
     if args.reverse:
         result = reverse(_files(document), _curves(args.curve or AUTO)[0])
-        print(json.dumps(result, indent=None if args.json else 2))
+        print_json(result, indent=None if args.json else 2)
         return 0
     resources = document
     if isinstance(document.get("linux"), dict):  # a whole config.json
@@ -83,7 +84,7 @@ def main(args: argparse.Namespace) -> int:
     ]
     if args.json:
         results = [_as_json(conversion) for conversion in conversions]
-        print(json.dumps(results if args.curve == "all" else results[0]))
+        print_json(results if args.curve == "all" else results[0])
     else:
         _print_table(conversions)
     return 0
@@ -153,11 +154,8 @@ def _print_table(conversions: list[Conversion]) -> None:
         values = [c.derived[number].value.replace("\n", "; ") for c in conversions]
         text = "by the curve" if several and file == "cpu.weight" else rule.text
         rows.append([file, *values, f"{', '.join(rule.fields)}: {text}"])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[-1]]).rstrip())
+    print_table(rows)
     for field, reason in first.dropped:
-        print(f"dropped {field}: {reason}")
+        print_line(f"dropped {field}: {reason}")
     for field, given, used, reason in first.clamped:
-        print(f"clamped {field}: {given} to {used}, {reason}")
+        print_line(f"clamped {field}: {given} to {used}, {reason}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from nriplugin.agent.demo import play
+from nriplugin.cli.printing import print_json, print_line
 
 if TYPE_CHECKING:
     import argparse
@@ -27,13 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Play, and print every step as it happens."""
     if not args.json:
-        print("Kubernetes still sends cgroup v1 numbers; the plugin answers with the")
-        print("cgroup v2 files that the runtime then writes.\n")
+        print_line(
+            "Kubernetes still sends cgroup v1 numbers; the plugin answers with the"
+        )
+        print_line("cgroup v2 files that the runtime then writes.")
+        print_line()
         out = "WENT OUT (v2)".ljust(WIDTHS[3]) + "BECAUSE"
         _print_row("EVENT", "WHO", "CAME IN (v1)", out)
     for step in play():
         if args.json:
-            print(json.dumps(dataclasses.asdict(step)), flush=True)
+            print_json(dataclasses.asdict(step), flush=True)
         else:
             _print_step(step)
     return 0
@@ -58,4 +61,4 @@ def _print_row(*cells: str) -> None:
     line = "".join(
         cell.ljust(width) for cell, width in zip(padded, WIDTHS, strict=False)
     )
-    print((line + last).rstrip(), flush=True)
+    print_line((line + last).rstrip(), flush=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cgroup.node import ENV_HOST_ROOT, detect_node
 from nriplugin.cgroup.registry import Type
+from nriplugin.cli.printing import print_json, print_line
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
     """Detect and print."""
     facts = describe(node_of(args))
     if args.json:
-        print(json.dumps(facts, indent=2))
+        print_json(facts, indent=2)
     else:
         _print(facts)
     return 0
@@ -143,4 +143,4 @@ def _print(facts: dict[str, Any]) -> None:
 
 
 def _line(label: str, text: str) -> None:
-    print(f"{label.ljust(LABEL_WIDTH)} {text}")
+    print_line(f"{label.ljust(LABEL_WIDTH)} {text}")

@@ -6,13 +6,13 @@ As `run` would have it on the node that the options describe.
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.paths import Driver
+from nriplugin.cli.printing import print_json, print_line
 from nriplugin.convert.curves import AUTO, Curve, curve_named
 from nriplugin.engine.decision import EXACT, RESOURCES, HandlerFailed
 from nriplugin.engine.explain import TYPICAL_NODE, explain_pod
@@ -102,14 +102,14 @@ def main(args: argparse.Namespace) -> int:
                 raise ConfigError(f"{path}: {pod.kind} {pod.name}: {exc}") from exc
         skipped += [f"{entry.kind} {entry.name}" for entry in manifests.skipped]
     if args.json:
-        print(json.dumps([dataclasses.asdict(pod) for pod in explained], indent=2))
+        print_json([dataclasses.asdict(pod) for pod in explained], indent=2)
         return 0
     for one in explained:
         _print_pod(one)
     if skipped:
-        print(f"skipped, no pods: {', '.join(skipped)}")
+        print_line(f"skipped, no pods: {', '.join(skipped)}")
     elif not explained:
-        print("no pods")
+        print_line("no pods")
     return 0
 
 
@@ -146,19 +146,19 @@ def _read(path: str) -> Manifests:
 
 def _print_pod(pod: ExplainedPod) -> None:
     name = pod.name if pod.namespace is None else f"{pod.namespace}/{pod.name}"
-    print(f"{pod.kind} {name}")
+    print_line(f"{pod.kind} {name}")
     _print_line(2, "QoS class", pod.qos_class)
     _print_line(2, "curve", f"{pod.curve} ({pod.curve_evidence})")
     for driver, path in pod.cgroups.items():
         _print_line(2, driver, path)
     for container in pod.containers:
         _print_container(container)
-    print()
+    print_line()
 
 
 def _print_container(container: ExplainedContainer) -> None:
     role = "" if container.role == "app" else f" ({container.role})"
-    print(f"  container {container.name}{role}")
+    print_line(f"  container {container.name}{role}")
     requests = _joined(container.requests)
     if container.defaulted:
         requests += f" ({', '.join(container.defaulted)} from limits)"
@@ -169,28 +169,28 @@ def _print_container(container: ExplainedContainer) -> None:
         _print_line(4, "settings of", container.settings)
     for file in container.files:
         setting = f"{file.file} = {file.value}".ljust(FILE_WIDTH)
-        print(f"    {setting} {_reason(file)}")
+        print_line(f"    {setting} {_reason(file)}")
     for write in container.writes:
         setting = f"{write.file} = {write.value}".ljust(FILE_WIDTH)
-        print(
+        print_line(
             f"    {setting} {write.handler}: written to the {write.level}'s cgroup "
             f"{write.when} the runtime's; {write.rule}; {write.source}{_sure(write)}"
         )
     for field in container.cleared:
-        print(f'    {field} cleared: sent as 0, which is "not given"')
+        print_line(f'    {field} cleared: sent as 0, which is "not given"')
     for left in container.left:
-        print(f"    {left['what']} left alone: {left['why']}")
+        print_line(f"    {left['what']} left alone: {left['why']}")
     for refusal in container.refused:
-        print(f"    refused ({refusal['reason']}): {refusal['text']}")
+        print_line(f"    refused ({refusal['reason']}): {refusal['text']}")
     for clamped in container.clamped:
-        print(
+        print_line(
             f"    {clamped['field']} {clamped['given']} taken as {clamped['used']}: "
             f"{clamped['reason']}"
         )
     for dropped in container.dropped:
-        print(f"    {dropped['field']} dropped: {dropped['reason']}")
+        print_line(f"    {dropped['field']} dropped: {dropped['reason']}")
     for note in container.notes:
-        print(f"    note: {note}")
+        print_line(f"    note: {note}")
 
 
 def _reason(file: ExplainedFile) -> str:
@@ -208,4 +208,4 @@ def _joined(values: Mapping[str, object]) -> str:
 
 
 def _print_line(indent: int, label: str, text: str) -> None:
-    print(f"{' ' * indent}{label.ljust(LABEL_WIDTH)} {text}")
+    print_line(f"{' ' * indent}{label.ljust(LABEL_WIDTH)} {text}")

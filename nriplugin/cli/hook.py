@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments
-from nriplugin.cli.output import say
+from nriplugin.cli.printing import print_error, print_line
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError, NRIPluginError, RequestFails
 from nriplugin.policy import FailurePolicy
@@ -181,7 +181,7 @@ def _say(texts: Iterable[str]) -> None:
     """Print one line, if there is anything to say."""
     line = " ".join("; ".join(texts).split())
     if line:
-        say(f"hook: {line}")
+        print_error(f"hook: {line}")
 
 
 def _install(args: argparse.Namespace) -> int:
@@ -199,10 +199,13 @@ def _install(args: argparse.Namespace) -> int:
         arguments += ["--state-dir", os.path.abspath(args.state_dir)]
     document = hook_document(_executable(), arguments, args.stage, args.annotation)
     if args.dry_run:
-        print(rendered(document), end="")
+        for line in rendered(document).splitlines():
+            print_line(line)
         return 0
     path = install(document, args.hooks_dir, args.name, force=args.force)
-    print(f"{path}: written; CRI-O reads it when it starts, if this is its hooks_dir")
+    print_line(
+        f"{path}: written; CRI-O reads it when it starts, if this is its hooks_dir"
+    )
     return 0
 
 
@@ -211,7 +214,7 @@ def _uninstall(args: argparse.Namespace) -> int:
 
     removed = uninstall(args.hooks_dir, args.name)
     path = hook_file(args.hooks_dir, args.name)
-    print(f"{path}: {'removed' if removed else 'not there, nothing to remove'}")
+    print_line(f"{path}: {'removed' if removed else 'not there, nothing to remove'}")
     return 0
 
 

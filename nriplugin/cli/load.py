@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from contextlib import ExitStack
 from errno import ELOOP, ENOTDIR, EXDEV
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +12,7 @@ from nriplugin.cgroup.reader import Reader
 from nriplugin.cgroup.tasks import GONE, CountOrWalk, ThreadWalk, tasks_below
 from nriplugin.cgroup.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
-from nriplugin.cli.output import say
+from nriplugin.cli.printing import print_error, print_json, print_table
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
@@ -67,14 +66,14 @@ def main(args: argparse.Namespace) -> int:
         reader = _states_reader(node, files, opened)
         rows = _rows(node, tree, reader, args)
     if args.json:
-        print(json.dumps([_as_json(row) for row in rows]))
+        print_json([_as_json(row) for row in rows])
     else:
         _print_table(rows, with_pressure=node.version.number == 2)
     unseen = rows[0].states.unseen
     if unseen:
-        say(
-            f"{unseen} tasks are not visible from this PID namespace and not in the "
-            "table: run in the node's own (hostPID: true)"
+        print_error(
+            f"{unseen} tasks are not visible from this PID namespace and "
+            "not in the table: run in the node's own (hostPID: true)"
         )
     return 0
 
@@ -180,12 +179,7 @@ def _print_table(rows: list[Row], with_pressure: bool) -> None:
             for pressure in row.pressure.values()
         ]
         lines.append(line)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for name, *cells in lines:
-        padded = [
-            cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)
-        ]
-        print("  ".join([name.ljust(widths[0]), *padded]))
+    print_table(lines, numbers=True)
 
 
 def _depth(cgroup: str) -> int:
@@ -195,8 +189,7 @@ def _depth(cgroup: str) -> int:
 def _label(cgroup: str) -> str:
     place = identify(cgroup)
     if place is None or place.inner:
-        # A container names its cgroups as it likes.
-        return ascii(cgroup.rpartition("/")[2] or "/")[1:-1]
+        return cgroup.rpartition("/")[2] or "/"
     if place.container_id is not None:
         kind = "conmon" if place.conmon else "container"
         return f"{kind} {place.container_id[:SHORT_ID]}"

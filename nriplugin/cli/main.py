@@ -67,6 +67,9 @@ def _run_hook(argv: list[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
+    # Late: a module that is missing must not stop containers either.
+    from nriplugin.cli.printing import print_error
+
     parser = argparse.ArgumentParser(
         prog="nriplugin",
         description="cgroup v2 resources for every container on a Kubernetes node",
@@ -93,12 +96,12 @@ def _run(argv: list[str]) -> int:
     try:
         return int(args.main(args))
     except (ConfigError, ConversionError) as exc:
-        output.say(str(exc))
+        print_error(str(exc))
         return 2
     except (NRIPluginError, OSError) as exc:
         if isinstance(exc, BrokenPipeError) and output.is_reader_gone():
             return output.READER_GONE
-        output.say(str(exc))
+        print_error(str(exc))
         return 1
     except KeyboardInterrupt:
         return 130

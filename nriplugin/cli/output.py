@@ -21,10 +21,13 @@ READER_GONE = 128 + 13
 
 
 def say(text: str) -> None:
-    """Print a line about the command itself; that nobody reads it is no failure."""
+    """Print a line about the command itself; that nobody reads it is no failure.
+
+    For when other modules may be missing; everything else prints by `printing`.
+    """
     if sys.stderr is not None:
         with suppress(OSError):
-            print(f"nriplugin: {text}", file=sys.stderr)
+            print(f"nriplugin: {text}", file=sys.stderr)  # noqa: T201
 
 
 def is_reader_gone() -> bool:

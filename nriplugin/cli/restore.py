@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from nriplugin.cgroup.journal_restore import Action, restore
 from nriplugin.cgroup.journal_storage import has_journal
 from nriplugin.cgroup.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def main(args: argparse.Namespace) -> int:
             tree = Tree(files, node.version.number)
             findings = restore(tree, journal, node.writer(), dry_run=args.dry_run)
     if args.json:
-        print(json.dumps([dataclasses.asdict(finding) for finding in findings]))
+        print_json([dataclasses.asdict(finding) for finding in findings])
     elif findings:
         _print_table(findings, args.dry_run)
     else:
-        print(f"nothing to restore: {directory} has no journal with entries")
+        print_line(f"nothing to restore: {directory} has no journal with entries")
     return int(any(finding.action is Action.FAILED for finding in findings))
 
 
@@ -75,10 +75,7 @@ def _print_table(findings: list[Finding], dry_run: bool) -> None:
         ours = "(side effect)" if found.ours is None else _shown(found.ours)
         now = "" if found.now is None else _shown(found.now)
         rows.append((found.path, _shown(found.original), ours, now, action))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for *cells, action in rows:
-        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
-        print("  ".join([*padded, action]))
+    print_table(rows)
 
 
 def _shown(content: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import google.protobuf
 from google.protobuf.internal import api_implementation
 
 from nriplugin import __version__
+from nriplugin.cli.printing import print_json, print_line
 from nriplugin.nri.releases import NRI_VERSION
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def main(args: argparse.Namespace) -> int:
         "protobuf": f"{google.protobuf.__version__} ({api_implementation.Type()})",
     }
     if args.json:
-        print(json.dumps(facts))
+        print_json(facts)
     else:
-        print(" ".join(f"{name} {value}" for name, value in facts.items()))
+        print_line(" ".join(f"{name} {value}" for name, value in facts.items()))
     return 0

@@ -81,7 +81,10 @@ def read_text(path: str) -> str:
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"{path}: cannot be read: {exc}") from exc
+        reason = getattr(exc, "strerror", None) or exc
+        raise ConfigError(
+            f"{path}: cannot be read: {reason}, expected a configuration"
+        ) from exc
 
 
 def _explained(message: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nriplugin.cri.addresses import target_of
 from nriplugin.errors import ConfigError, RPCError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class RuntimeClient:
                 "CRI socket: grpcio is not installed, expected nriplugin[cri]"
             ) from exc
         self._timeout_s = timeout_s
-        self._channel = grpc.insecure_channel(f"unix:{socket_path}", options=OPTIONS)
+        self._channel = grpc.insecure_channel(target_of(socket_path), options=OPTIONS)
 
     def close(self) -> None:
         """End the connection."""

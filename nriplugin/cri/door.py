@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 
-from nriplugin.cri.addresses import claim
+from nriplugin.cri.addresses import claimed, target_of
 from nriplugin.cri.client import OPTIONS, TIMEOUT_S, RuntimeClient
 from nriplugin.cri.contact import PATIENCE_S, RETRY_S, Contact
 from nriplugin.cri.forwarding import Forwarder
@@ -65,9 +66,10 @@ class Door:
             patience_s: how long we wait at the start before we serve without knowing.
         """
         self._patience_s = patience_s
+        self._claim = ExitStack()
         self.inventory = Inventory()
         self._client = RuntimeClient(runtime, timeout_s)
-        self._channel = grpc.insecure_channel(f"unix:{runtime}", options=OPTIONS)
+        self._channel = grpc.insecure_channel(target_of(runtime), options=OPTIONS)
         self.interceptor: Interceptor | None = None
         greet: Callable[[], object] = self._client.version
         if facts.cgroup_version == 2:
@@ -107,14 +109,16 @@ class Door:
     def open(self, listen: str, mode: int = 0o600) -> None:
         """Learn what the runtime has, if it is there, and serve a socket.
 
-        If that takes long, it goes on while we serve.
+        If that takes long, it goes on while we serve. The socket is there before that,
+        and who connects to it meanwhile waits.
 
         Raises:
             ConfigError: the socket cannot be made there.
         """
-        claim("--listen", listen)
+        self._claim.enter_context(claimed("--listen", listen))
+        self._proxy.bind(listen, mode)
         self._contact.start(self._patience_s)
-        self._proxy.listen(listen, mode)
+        self._proxy.serve()
 
     def close(self, grace_s: float = GRACE_S) -> None:
         """Stop serving, and wait for what is under way."""
@@ -124,3 +128,5 @@ class Door:
         self._channel.close()
         self._client.close()  # which ends what the contact still asks
         self._contact.join()
+        # Last: gRPC has removed our socket, and would remove the next process's.
+        self._claim.close()

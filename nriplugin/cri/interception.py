@@ -13,11 +13,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.cri.inventory import Known
 from nriplugin.cri.methods import RUNTIME_SERVICE
 from nriplugin.cri.reading import pod_of, resources_of
+from nriplugin.cri.undecided import Undecidable, decide_at_once
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import When
 from nriplugin.engine.model import Container, Pod
@@ -91,6 +94,10 @@ class Interceptor:
             f"{prefix}CreateContainer": self._create,
             f"{prefix}UpdateContainerResources": self._update,
         }
+        # ... what is sent if that fails, where it is not the request as it came ...
+        self.undecided: Mapping[str, Callable[[bytes], Prepared]] = {
+            f"{prefix}UpdateContainerResources": self._update_at_once,
+        }
         # ... and those that are only looked at, request and answer, when it is done.
         self.following: Mapping[str, Callable[[bytes, bytes], Rest | None]] = {
             f"{prefix}RunPodSandbox": self._pod_runs,
@@ -129,7 +136,8 @@ class Interceptor:
         message = cri.CreateContainerRequest.FromString(request)
         if not message.config.HasField("linux"):
             return Prepared(request)
-        pod = self._pod_of(message)
+        described = self._described_pod(message)
+        pod = self._with_curve(described or self._asked_pod(message.pod_sandbox_id))
         if not self._files_known:
             self._look_at_files(pod)
         resources = message.config.linux.resources
@@ -149,13 +157,15 @@ class Interceptor:
             ours=decision.expected(),
         )
         known = Known(message.pod_sandbox_id, container, pending)
-        then = partial(self._created, known)
+        then = partial(self._created, described, known)
         if _put(decision, resources):
             request = message.SerializeToString()
         return Prepared(request, then)
 
-    def _created(self, known: Known, response: bytes) -> None:
+    def _created(self, pod: Pod | None, known: Known, response: bytes) -> None:
         container_id = cri.CreateContainerResponse.FromString(response).container_id
+        if pod is not None:
+            self._inventory.put_pod(known.sandbox_id, pod)
         container = known.container._replace(id=container_id)
         self._inventory.put_container(container_id, known._replace(container=container))
 
@@ -194,7 +204,48 @@ class Interceptor:
         decision = decide_update(pod, container, asked, self.facts, self.config, use)
         self._tell(pod, container, decision)
         self._writing.before(decision.writes, pod, container.id, turn)
-        container = _after_update(container, _sent(asked, decision), decision)
+        known = known._replace(container=container)
+        return self._prepared(request, message, pod, known, decision)
+
+    def _update_at_once(self, request: bytes) -> Prepared:
+        """Decide from what is known already, where that did not work or took too long.
+
+        Raises:
+            RequestFails: a handler is configured to fail the call.
+            Exception: anything else says that the runtime must not get this update.
+        """
+        try:
+            message = cri.UpdateContainerResourcesRequest.FromString(request)
+        except DecodeError:
+            return Prepared(request)  # which is the runtime's to refuse
+        if not message.HasField("linux"):
+            return Prepared(request)
+        known = self._inventory.container(message.container_id)
+        if known is None:
+            raise Undecidable("the container is not known yet")
+        if not known.container.ours and not known.container.resources.unified:
+            return Prepared(request)  # nothing of ours can undo it
+        pod = self._inventory.pod(known.sandbox_id)
+        if pod is None:
+            raise Undecidable("the container's pod is not known yet")
+        pod = self._with_curve(pod)
+        container = self._with_ours(pod, known.container)
+        asked = resources_of(message.linux)
+        decision = decide_at_once(pod, container, asked, self.facts, self.config)
+        known = known._replace(container=container)
+        return self._prepared(request, message, pod, known, decision)
+
+    def _prepared(
+        self,
+        request: bytes,
+        message: cri.UpdateContainerResourcesRequest,
+        pod: Pod,
+        known: Known,
+        decision: Decision,
+    ) -> Prepared:
+        """Put a decision into an update, which `message` has as it came."""
+        sent = _sent(resources_of(message.linux), decision)
+        container = _after_update(known.container, sent, decision)
         then = partial(self._updated, known, container, decision.writes, pod)
         if _put(decision, message.linux):
             request = message.SerializeToString()
@@ -208,8 +259,10 @@ class Interceptor:
         pod: Pod,
         response: bytes,
     ) -> Rest | None:
-        known = known._replace(container=container)
-        self._inventory.put_container(container.id, known)
+        # One that the runtime does not list as living has no pod, and is not kept.
+        if known.sandbox_id:
+            known = known._replace(container=container)
+            self._inventory.put_container(container.id, known)
         due = tuple(w for w in writes if w.when is When.AFTER)
         return partial(self._write_after, due, pod, container.id) if due else None
 
@@ -234,23 +287,26 @@ class Interceptor:
             self.learn(facts)
             self._files_known = True
 
-    def _pod_of(self, message: cri.CreateContainerRequest) -> Pod:
+    def _described_pod(self, message: cri.CreateContainerRequest) -> Pod | None:
         """Return the pod as the request has it, which is newer than what we know."""
-        known = self._inventory.pod(message.pod_sandbox_id)
         if not message.HasField("sandbox_config"):
-            return self._known_pod(message.pod_sandbox_id)
+            return None
+        known = self._inventory.pod(message.pod_sandbox_id)
         oci_runtime = known.oci_runtime if known else None
-        pod = pod_of(message.sandbox_config, oci_runtime)
-        self._inventory.put_pod(message.pod_sandbox_id, pod)
-        return self._with_curve(pod)
+        return pod_of(message.sandbox_config, oci_runtime)
 
     def _known_pod(self, sandbox_id: str) -> Pod:
+        """Return a pod with its curve."""
+        return self._with_curve(self._asked_pod(sandbox_id))
+
+    def _asked_pod(self, sandbox_id: str) -> Pod:
+        """Return a pod; one that did not come past us is asked for."""
         pod = self._inventory.pod(sandbox_id)
         if pod is None and sandbox_id and self.learner is not None:
             pod = self.learner.pod(sandbox_id)
             if pod is not None:
                 self._inventory.put_pod(sandbox_id, pod)
-        return self._with_curve(pod or Pod())
+        return pod or Pod()
 
     def _with_curve(self, pod: Pod) -> Pod:
         """Return a pod with the curve of its own containers, if that differs."""

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# IDs of pods and containers that ended last: more than a node ends while one call is
+# under way.
+REMEMBERED_ENDS = 4096
+
 
 class Known(NamedTuple):
     """A container."""
@@ -27,12 +31,19 @@ class Known(NamedTuple):
 
 
 class Inventory:
-    """Pods and containers by ID. Requests come on many threads, so there is a lock."""
+    """Pods and containers by ID. Requests come on many threads, so there is a lock.
+
+    What ends a pod or a container may be done before a call that was under way for it.
+    So the IDs of what has ended are remembered for a while, and nothing is put under
+    them again: a runtime never gives out an ID twice.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pods: dict[str, Pod] = {}
         self._containers: dict[str, Known] = {}
+        # The oldest first.
+        self._ended: dict[str, None] = {}
 
     def counts(self) -> tuple[int, int]:
         """Return how many pods and containers are known."""
@@ -50,14 +61,16 @@ class Inventory:
             return self._containers.get(container_id)
 
     def put_pod(self, sandbox_id: str, pod: Pod) -> None:
-        """Remember a pod, or what it has become."""
+        """Remember a pod, or what it has become, unless it has ended."""
         with self._lock:
-            self._pods[sandbox_id] = pod
+            if sandbox_id not in self._ended:
+                self._pods[sandbox_id] = pod
 
     def put_container(self, container_id: str, known: Known) -> None:
-        """Remember a container, or what it has become."""
+        """Remember a container, or what it has become, unless it has ended."""
         with self._lock:
-            self._containers[container_id] = known
+            if not self._has_ended(container_id, known):
+                self._containers[container_id] = known
 
     def note_cgroup(self, container_id: str, cgroup: str | None) -> None:
         """Take note of where a container's last writes went, if it is still there."""
@@ -69,11 +82,13 @@ class Inventory:
     def drop_container(self, container_id: str) -> Known | None:
         """Forget a container; return what was known of it."""
         with self._lock:
+            self._remember_end(container_id)
             return self._containers.pop(container_id, None)
 
     def drop_pod(self, sandbox_id: str) -> Pod | None:
         """Forget a pod and its containers; return what was known of the pod."""
         with self._lock:
+            self._remember_end(sandbox_id)
             self._containers = {
                 one: known
                 for one, known in self._containers.items()
@@ -100,16 +115,28 @@ class Inventory:
         """
         pods_before, containers_before = before
         with self._lock:
+            pods = {one: pod for one, pod in pods.items() if one not in self._ended}
+            containers = {
+                one: known
+                for one, known in containers.items()
+                if not self._has_ended(one, known)
+            }
             self._pods = _renewed(pods_before, pods, self._pods)
             self._containers = _renewed(containers_before, containers, self._containers)
+
+    def _has_ended(self, container_id: str, known: Known) -> bool:
+        return container_id in self._ended or known.sandbox_id in self._ended
+
+    def _remember_end(self, ended: str) -> None:
+        self._ended[ended] = None
+        if len(self._ended) > REMEMBERED_ENDS:
+            del self._ended[next(iter(self._ended))]
 
 
 def _renewed(
     before: set[str], listed: Mapping[str, T], now: dict[str, T]
 ) -> dict[str, T]:
-    # What was there before and is not now has ended since, whatever the listing says.
-    came = {one: what for one, what in listed.items() if one not in before - now.keys()}
     stayed = {
         one: what for one, what in now.items() if one in listed or one not in before
     }
-    return {**came, **stayed}
+    return {**listed, **stayed}

@@ -81,13 +81,16 @@ class Proxy:
         )
         self._handlers: dict[str, Handler] = {}
 
-    def listen(self, path: str, mode: int) -> None:
-        """Serve a socket from now on.
+    def bind(self, path: str, mode: int) -> None:
+        """Make the socket.
 
         Raises:
             ConfigError: the socket cannot be made there.
         """
         bind(self.server, "--listen", path, mode)
+
+    def serve(self) -> None:
+        """Answer calls on the socket from now on."""
         self.server.start()
 
     def stop(self, grace_s: float = GRACE_S) -> None:
@@ -131,15 +134,10 @@ class Proxy:
         request: bytes,
         context: Context,
     ) -> bytes:
-        turn = Turn()
         try:
-            prepared = self._decided(rewrite, request, turn)
+            prepared = self._prepared(method, rewrite, request, context)
         except RequestFails as exc:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {exc}")
-        except Exception as exc:  # noqa: BLE001 - whatever it is, containers must start
-            turn.over.set()
-            self._failed(method, exc, context)
-            prepared = Prepared(request)
         response = self._forwarder.unary(method, prepared.request, context)
         if prepared.then is not None:
             self._afterwards(method, partial(prepared.then, response), context)
@@ -156,6 +154,22 @@ class Proxy:
         self._afterwards(method, partial(follow, request, response), context)
         return response
 
+    def _prepared(
+        self,
+        method: str,
+        rewrite: Callable[[bytes, Turn], Prepared],
+        request: bytes,
+        context: Context,
+    ) -> Prepared:
+        turn = Turn()
+        try:
+            return self._decided(rewrite, request, turn)
+        except RequestFails:
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever it is, containers must start
+            turn.over.set()
+            return self._undecided(method, request, exc, context)
+
     def _decided(
         self,
         rewrite: Callable[[bytes, Turn], Prepared],
@@ -170,15 +184,34 @@ class Proxy:
             future.cancel()
             raise
 
-    def _failed(self, method: str, exc: Exception, context: Context) -> None:
-        """Say that our part failed; end the call if that is wanted."""
+    def _undecided(
+        self, method: str, request: bytes, exc: Exception, context: Context
+    ) -> Prepared:
+        """Return what is sent although our part failed; end the call if it must not be.
+
+        Raises:
+            RequestFails: a handler is configured to fail the call.
+        """
         what = "late" if isinstance(exc, TimeoutError) else repr(exc)
         if self.failure_policy is FailurePolicy.FAIL:
             _log.error("%s: failed: %s", method, what)
             context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {method}: {what}"
             )
-        _log.error("%s: passed on untouched: %s", method, what)
+        assert self._interceptor is not None
+        decide_at_once = self._interceptor.undecided.get(method, Prepared)
+        try:
+            prepared = decide_at_once(request)
+        except RequestFails:
+            raise
+        except Exception as second:  # noqa: BLE001 - whatever it is, kubelet tries again
+            _log.error("%s: not passed on: %s; %s", method, what, second)
+            context.abort(
+                grpc.StatusCode.UNAVAILABLE, f"nriplugin: {method}: {what}; {second}"
+            )
+        changed = "untouched" if prepared.request == request else "with what is known"
+        _log.error("%s: passed on %s: %s", method, changed, what)
+        return prepared
 
     def _afterwards(
         self, method: str, follow: Callable[[], Rest | None], context: Context

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from nriplugin.errors import ConfigError
 from nriplugin.hook.deadline import RUNTIME_SECONDS
@@ -111,14 +111,12 @@ def validate(document: Mapping[str, Any]) -> None:
     if not isinstance(hook, dict) or not isinstance(when, dict):
         raise ConfigError("hook and when: expected an object each")
     path, arguments = hook.get("path"), hook.get("args")
-    if not isinstance(path, str) or not os.path.isabs(path):
-        raise ConfigError(f"hook.path: {path!r}, expected an absolute path")
+    if not _is_text(path) or not os.path.isabs(path):
+        raise ConfigError(f"hook.path: {path!r}, expected an absolute path in UTF-8")
     if not (os.path.isfile(path) and os.access(path, os.X_OK)):
         raise ConfigError(f"hook.path: {path!r}, expected a program that is there")
-    if not isinstance(arguments, list) or any(
-        not isinstance(one, str) or "\0" in one for one in arguments
-    ):
-        raise ConfigError(f"hook.args: {arguments!r}, expected a list of strings")
+    if not isinstance(arguments, list) or not all(map(_is_text, arguments)):
+        raise ConfigError(f"hook.args: {arguments!r}, expected strings in UTF-8")
     timeout = hook.get("timeout")
     if not isinstance(timeout, int) or timeout <= 0:
         raise ConfigError(f"hook.timeout: {timeout!r}, expected seconds, 1 or more")
@@ -231,6 +229,17 @@ def _check_pattern(where: str, pattern: object) -> None:
         re.compile(pattern)
     except re.error as exc:
         raise ConfigError(f"{where}: {pattern!r}: {exc}, expected {expected}") from exc
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Whether JSON can hold a string, and a command line can."""
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _expect(field: str, value: object, text: str, allowed: Sequence[str]) -> None:

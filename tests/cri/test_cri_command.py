@@ -32,24 +32,37 @@ FILES = {"cpu.weight": "59", "memory.max": "134217728"}
 class Process:
     """The command, started and watched."""
 
-    def __init__(self, fake: FakeRuntime, tmp_path: Path, *options: str) -> None:
-        self.path = str(tmp_path / "proxy.sock")
-        self.log = tmp_path / "proxy.log"
+    def __init__(
+        self,
+        fake: FakeRuntime,
+        tmp_path: Path,
+        *options: str,
+        name: str = "proxy",
+        log: str = "proxy.log",
+        alone: bool = True,
+    ) -> None:
+        self.path = str(tmp_path / f"{name}.sock")
+        self.log = tmp_path / log
         argv = ["-m", "nriplugin", "cri-proxy", "--listen", f"unix://{self.path}"]
         argv += ["--runtime", f"unix://{fake.path}", "--read-only", *options]
         argv += ["--cgroup-root", str(tmp_path / "cgroup")]
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as output:
             before = self.log.stat().st_size
             self._process = subprocess.Popen(
-                [sys.executable, *argv], stdout=log, stderr=log
+                [sys.executable, *argv], stdout=output, stderr=output
             )
-        wait_until(
-            lambda: (
-                b"serving" in self.log.read_bytes()[before:]
-                or self._process.poll() is not None
-            )
-        )
-        assert self._process.poll() is None, self.log.read_text()
+        self._before = before
+        if alone:
+            wait_until(self.settled)
+            assert self.exit_code() is None, self.log.read_text()
+
+    def settled(self) -> bool:
+        """Whether it serves, or has ended."""
+        said = self.log.read_bytes()[self._before :]
+        return b"serving" in said or self.exit_code() is not None
+
+    def exit_code(self) -> int | None:
+        return self._process.poll()
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self._process.send_signal(number)
@@ -138,9 +151,74 @@ def test_a_second_one_does_not_take_the_socket(
     """Which gRPC would do without a word."""
     argv = ["--listen", f"unix://{process.path}", "--runtime", f"unix://{fake.path}"]
     assert main(["cri-proxy", *argv]) == 2
-    assert "expected one that nobody serves already" in capfd.readouterr().err
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert said.endswith("another process serves it, expected one that is free")
     with Client(process.path) as kubelet:
         assert kubelet.raw(rpc("Status"), b"x") == b"echo:x"
+
+
+def test_of_several_that_start_at_once_one_serves(
+    fake: FakeRuntime, cgroups: None, tmp_path: Path
+) -> None:
+    """However long the runtime takes to say what it has."""
+    release = threading.Event()
+    version = fake.answers[rpc("Version")]
+
+    def slow(request: bytes, context: Any) -> bytes:
+        release.wait(PATIENCE_S)
+        return version(request, context)
+
+    fake.answers[rpc("Version")] = slow
+    started = [
+        Process(fake, tmp_path, log=f"{number}.log", alone=False) for number in range(3)
+    ]
+    try:
+        wait_until(lambda: all(one.settled() for one in started))
+        release.set()
+        (serves,) = [one for one in started if one.exit_code() is None]
+        with Client(serves.path) as kubelet:
+            assert kubelet.raw(rpc("Status"), b"x") == b"echo:x"
+        for other in started:
+            if other is not serves:
+                assert other.exit_code() == 2
+                last = other.log.read_text().splitlines()[-1]
+                assert last.startswith(f"nriplugin: --listen: {serves.path}: another")
+        assert serves.end() == 0
+    finally:
+        release.set()
+        for one in started:
+            if one.exit_code() is None:
+                one.end(signal.SIGKILL)
+
+
+def test_an_address_means_the_same_file_to_all(
+    cgroups: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """gRPC, kubelet and whoever looks whether the socket is taken decode it once."""
+    runtime = FakeRuntime(str(tmp_path / "r%2541.sock"))
+    runtime.start()
+    process = Process(
+        runtime, tmp_path, "--runtime", f"unix://{tmp_path}/r%2541.sock", name="p%41%ff"
+    )
+    try:
+        path = os.fsencode(tmp_path) + b"/pA\xff.sock"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+        with Client(f"{tmp_path}/pA%ff.sock") as kubelet:
+            assert kubelet.raw(rpc("Status"), b"x") == b"echo:x"
+        argv = ["--listen", f"unix://{tmp_path}/%70A%ff.sock"]
+        argv += ["--runtime", f"unix://{tmp_path}/r%2541.sock"]
+        assert main(["cri-proxy", *argv]) == 2
+        assert "another process serves it" in capfd.readouterr().err
+        argv[1] = f"unix://{tmp_path}/%72%2541.sock"
+        assert main(["cri-proxy", *argv]) == 2
+        assert "expected another than --runtime" in capfd.readouterr().err
+        assert process.end() == 0
+        assert not os.path.lexists(path)
+    finally:
+        if process.exit_code() is None:
+            process.end(signal.SIGKILL)
+        runtime.stop()
 
 
 def test_killed_and_started_again_under_load(

@@ -1,0 +1,94 @@
+"""The one way in which commands print: text only, whatever is in a name.
+
+A process in a container may call a cgroup of its own anything: a sequence that commands
+the terminal, a line break, bytes that are no UTF-8. All of that is shown as `\\xNN`,
+`\\uNNNN` or `\\UNNNNNNNN`. Backslashes stay as they are, because systemd's names have
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import TextIO
+
+# Where bytes were no UTF-8, Python has these characters, which are half of others.
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """Return text in which whatever is not to be seen is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def print_line(text: str = "", *, flush: bool = False) -> None:
+    """Print one line."""
+    _print(text, sys.stdout, flush=flush)
+
+
+def print_error(text: str) -> None:
+    """Print one line on standard error, with our name.
+
+    That nobody reads it is no failure of the command's.
+    """
+    with suppress(OSError):
+        _print(f"nriplugin: {text}", sys.stderr)
+
+
+def print_table(rows: Iterable[Sequence[str]], *, numbers: bool = False) -> None:
+    """Print rows in columns; with `numbers`, all but the first are to the right."""
+    cells = [[_shown(cell, sys.stdout) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = [
+            cell.rjust(width) if numbers and number else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print_line("  ".join(padded).rstrip())
+
+
+def print_json(
+    value: object, *, indent: int | None = None, flush: bool = False
+) -> None:
+    """Print a value as JSON, in ASCII."""
+    text = json.dumps(_whole(value), indent=indent)
+    for line in text.split("\n"):
+        print_line(line, flush=flush)
+
+
+def _print(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
+    # Without a stream, which was closed when we were started, nothing is printed.
+    if stream is not None:
+        print(_shown(text, stream), file=stream, flush=flush)
+
+
+def _shown(text: str, stream: TextIO | None) -> str:
+    """Return text as a stream can show it: not every encoding has every character."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return printable(text).encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _escaped(one: str) -> str:
+    number = ord(one)
+    if 0xDC80 <= number <= 0xDCFF:
+        number -= 0xDC00  # the byte that Python could not decode
+    if number <= 0xFF:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401 - anything that JSON has
+    """Return a value without half characters."""
+    if isinstance(value, str):
+        return _HALF.sub(lambda found: _escaped(found[0]), value)
+    if isinstance(value, dict):
+        return {_whole(key): _whole(one) for key, one in value.items()}
+    return [_whole(one) for one in value] if isinstance(value, list | tuple) else value
