@@ -317,8 +317,8 @@ UNSET = {"memory.high": "max", "memory.low": "0", "memory.min": "0"}
         (POD, {"memory.low": str(MIB), "memory.high": "966471680"}),
         (GUARANTEED, {"memory.min": str(MIB), "memory.high": "966471680"}),
         (
-            annotated(**{"memory.high": "8192"}),
-            {"memory.low": str(MIB), "memory.high": "8192"},
+            annotated(**{"memory.high": str(2 * MIB)}),
+            {"memory.low": str(MIB), "memory.high": str(2 * MIB)},
         ),
     ],
 )
