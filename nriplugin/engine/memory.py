@@ -84,13 +84,12 @@ def request_to_protect(case: Case, handler: str, file: str) -> Request | None:
     an estimate counts only for a container with a limit, which is then the most.
     """
     request = memory_request(case, handler)
+    limited = isinstance(case.given.memory_limit_bytes, int)
     if request is None:
         reason = "the memory request is not known"
     elif request.amount == 0:
         reason = "no memory request to protect"
-    elif request.confidence != ESTIMATE:
-        return request
-    elif isinstance(case.given.memory_limit_bytes, int):
+    elif request.confidence != ESTIMATE or limited:
         return request
     else:
         reason = (
