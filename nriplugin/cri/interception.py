@@ -140,7 +140,7 @@ class Interceptor:
         )
         decision = decide(pod, container, self.facts, self.config)
         self._writing.before(decision.writes, pod, "", turn)
-        decision.warnings += self._writing.without_effect(pod, decision.files)
+        self._writing.check_protection(pod, decision)
         self._tell(pod, container, decision)
         pending = tuple(w for w in decision.writes if w.when is When.AFTER)
         given = _sent(container.resources, decision)

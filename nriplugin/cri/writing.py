@@ -10,15 +10,15 @@ from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.engine.decision import When
 from nriplugin.hands.eyes import container_cgroup, memory_use
 from nriplugin.hands.protection import FILES as PROTECTION
-from nriplugin.hands.protection import without_effect
+from nriplugin.hands.protection import GapWarnings, without_effect
 from nriplugin.hands.telling import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from nriplugin.cgroup.tree import Tree
     from nriplugin.cri.inventory import Known
-    from nriplugin.engine.decision import Write
+    from nriplugin.engine.decision import Decision, Write
     from nriplugin.engine.model import Pod, Use
     from nriplugin.hands.hands import Hands
 
@@ -40,6 +40,7 @@ class Writing:
         self._tree = tree
         self._hands = hands
         self._lock = threading.Lock()
+        self._gap_warnings = GapWarnings()
 
     def before(
         self, writes: Iterable[Write], pod: Pod, container_id: str, turn: Turn
@@ -60,12 +61,15 @@ class Writing:
         cgroup = container_cgroup(self._tree, parent, container_id)
         return None if cgroup is None else memory_use(self._tree, cgroup)
 
-    def without_effect(self, pod: Pod, files: Mapping[str, str]) -> list[str]:
-        """Return what of a new container's protection has no effect, in words."""
+    def check_protection(self, pod: Pod, decision: Decision) -> None:
+        """Log why a new container's protection has no effect, once for each reason."""
         parent = cgroup_of_parent(pod.cgroup_parent)
         if self._tree is None or parent is None:
-            return []
-        return without_effect(self._tree, parent, None, files)
+            return
+        raised = decision.settings.memory_qos.raise_ancestors
+        self._gap_warnings.tell(
+            without_effect(self._tree, parent, None, decision.files, raised=raised)
+        )
 
     def container_ended(self, pod: Pod, known: Known) -> None:
         """Forget its cgroup, and take back what it had from those above."""

@@ -5,8 +5,10 @@ It counts only as far as every cgroup above the container has it, too.
 
 from __future__ import annotations
 
+import logging
+import threading
 from mmap import PAGESIZE
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.places import identify
 from nriplugin.engine.ancestors import Ancestor, effective_bytes, shortfalls
@@ -14,19 +16,63 @@ from nriplugin.errors import CgroupError
 from nriplugin.hands.eyes import held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from nriplugin.cgroup.tree import Tree
+    from nriplugin.engine.ancestors import Shortfall
+
+_log = logging.getLogger(__name__)
 
 FILES = frozenset({"memory.min", "memory.low"})
 
 
-def without_effect(
-    tree: Tree, pod: str, container: str | None, files: Mapping[str, str]
-) -> list[str]:
-    """Return, in words, which of a container's files are not worth what they say.
+class Gap(NamedTuple):
+    """A cgroup above a container that leaves its protection without effect."""
 
-    `container` is its cgroup, None as long as there is none.
+    file: str
+    level: str  # kubepods, qos or pod
+    raised: bool  # whether the configuration has such cgroups raised
+    text: str
+
+    @property
+    def reason(self) -> tuple[str, str, bool]:
+        """Return what is the same for all containers that the gap is told of once."""
+        return self.file, self.level, self.raised
+
+
+class GapWarnings:
+    """Logs each reason for protection without effect once, not for every container."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str, bool]] = set()
+        self._lock = threading.Lock()  # the CRI door calls from many threads
+
+    def tell(self, gaps: Iterable[Gap]) -> None:
+        """Log the gaps whose reason is new on this node."""
+        for gap in gaps:
+            with self._lock:
+                new = gap.reason not in self._told
+                self._told.add(gap.reason)
+            if new:
+                _log.warning("%s", gap.text)
+
+
+def without_effect(
+    tree: Tree,
+    pod: str,
+    container: str | None,
+    files: Mapping[str, str],
+    *,
+    raised: bool,
+) -> list[Gap]:
+    """Return what leaves a container's protection without effect, or part of it.
+
+    Args:
+        tree: where its cgroup is.
+        pod: the cgroup of its pod.
+        container: its own cgroup, None as long as there is none.
+        files: what it is given.
+        raised: whether the configuration has the cgroups above it raised.
     """
     found = []
     for file in FILES & files.keys():
@@ -35,13 +81,22 @@ def without_effect(
         own = int(value) // PAGESIZE * PAGESIZE if value.isdecimal() else 0
         chain = list(above(tree, pod, container, file, own)) if own else []
         gaps = shortfalls(chain)
-        if gaps:
-            top = gaps[-1]
-            found.append(
-                f"{file} {own}: counts for {effective_bytes(own, chain)} bytes: "
-                f"{top.path} has {top.has_bytes}, expected {top.needs_bytes}"
-            )
+        place = identify(gaps[-1].path) if gaps else None
+        if place is not None:
+            text = _in_words(file, gaps[-1], effective_bytes(own, chain), raised)
+            found.append(Gap(file, place.level, raised, text))
     return found
+
+
+def _in_words(file: str, top: Shortfall, effective: int, raised: bool) -> str:
+    effect = "has only part of its effect" if effective else "has no effect"
+    advice = "although memoryQoS.raiseAncestors is true"
+    if not raised:
+        advice = "set memoryQoS.raiseAncestors: true"
+    return (
+        f"{file} of containers {effect}: {top.path} has {file}={top.has_bytes}, "
+        f"expected {top.needs_bytes}; {advice}"
+    )
 
 
 def above(
