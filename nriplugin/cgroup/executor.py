@@ -13,16 +13,18 @@
   and is raised before anything is written.
 
 Safe to use from several threads: one lock, held for the whole of a batch, so that a
-leveled update is never interleaved with another. A write to a memory limit may block
-for as long as the kernel reclaims; whoever must not wait for that has an executor of
-their own. Executors of other processes are kept apart by the journal that they share.
+leveled update is never interleaved with another. A caller whose values depend on what
+it reads holds the same lock over both: `with executor.exclusive():`. A write to a
+memory limit may block for as long as the kernel reclaims; whoever must not wait for
+that has an executor of their own. Executors of other processes are kept apart by the
+journal that they share.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.executor_cache import Cache
@@ -36,7 +38,7 @@ from nriplugin.cgroup.updates import Outcome, Status
 from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from nriplugin.cgroup.journal import Journal
     from nriplugin.cgroup.tree import Tree
@@ -72,7 +74,21 @@ class Executor:
         self._journal = journal
         self._hands = Hands(tree, writer, trace)
         self._cache = Cache(tree.registry, refresh_s, clock)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other threads and processes from writing between a read and an update.
+
+        It may be entered again from inside. Without a journal it excludes the other
+        threads that use this executor; with one, everybody who uses the same journal.
+        Nothing is raised where the journal cannot be locked: the update says so.
+        """
+        with self._lock, ExitStack() as held:
+            if self._journal is not None:
+                with suppress(JournalError):
+                    held.enter_context(self._journal.exclusive())
+            yield
 
     def update(self, update: Update, cacheable: bool = True) -> Outcome:
         """Write one value, unless it is there.

@@ -11,15 +11,18 @@ be lost with the machine. But so are the cgroups: what a reboot takes from the j
 describes files that the same reboot took. The database itself stays whole either way,
 and rows of an earlier boot are worth nothing. So a batch costs no fsync at all.
 
-One process at a time is between reading an original and writing the file, whichever
-executor or command it is: `exclusive` is a lock on a file beside the database, which
-the kernel lets go of if its holder dies.
+One thread of one process at a time is between reading an original and writing the file,
+whichever executor or command it is. `exclusive` holds two locks for that: one between
+the threads that share a Journal, because the kernel's lock belongs to the descriptor
+and so keeps no two of them apart, and then the kernel's lock on a file beside the
+database, which the kernel lets go of if the process dies.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -69,7 +72,11 @@ WHERE (cgroup = ? OR cgroup >= ? AND cgroup < ?) AND time <= ?
 
 
 class Journal:
-    """The journal in one directory. Used by one thread at a time."""
+    """The journal in one directory.
+
+    Only `exclusive` may be called by several threads at once: whoever shares a journal
+    between threads calls everything else inside of it, or under a lock of their own.
+    """
 
     def __init__(
         self,
@@ -95,6 +102,9 @@ class Journal:
         # Cgroup -> when it was gone; likewise.
         self._forgotten: dict[str, float] = {}
         self._purged = False
+        self._threads = threading.RLock()
+        # How many blocks of `exclusive` the thread that holds `_threads` is in.
+        self._depth = 0
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
             self._lock = os.open(
@@ -125,15 +135,29 @@ class Journal:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Be the only process between reading originals and writing files."""
+        """Be the only thread, of all processes, from reading files to writing them.
+
+        A thread that is inside may enter again: the outermost block holds the lock.
+
+        Raises:
+            JournalError: the file cannot be locked.
+        """
+        with self._threads:
+            if self._depth == 0:
+                self._flock(fcntl.LOCK_EX)
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if self._depth == 0:
+                    self._flock(fcntl.LOCK_UN)
+
+    def _flock(self, operation: int) -> None:
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            fcntl.flock(self._lock, operation)
         except OSError as exc:
             raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Store what files hold before they are written, in one transaction.
