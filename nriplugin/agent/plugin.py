@@ -37,7 +37,8 @@ from nriplugin.engine.updating import decide_update
 from nriplugin.hands.eyes import memory_use
 from nriplugin.hands.facts import facts_of_pod
 from nriplugin.hands.protection import FILES as PROTECTION
-from nriplugin.hands.protection import GapWarnings, without_effect
+from nriplugin.hands.protection import without_effect
+from nriplugin.hands.telling import GapWarnings
 from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 

@@ -44,10 +44,11 @@ Rest = Callable[[], None]
 
 
 class Prepared(NamedTuple):
-    """A request to be sent, and what to do with a good answer."""
+    """A request to be sent, and what to do with a good answer, and without one."""
 
     request: bytes
     then: Callable[[bytes], Rest | None] | None = None
+    otherwise: Rest | None = None
 
 
 class Interceptor:
@@ -139,7 +140,7 @@ class Interceptor:
             oom_score_adj=resources.oom_score_adj,
         )
         decision = decide(pod, container, self.facts, self.config)
-        self._writing.before(decision.writes, pod, "", turn)
+        key = self._writing.before_creation(decision.writes, pod, turn)
         self._writing.check_protection(pod, decision)
         self._tell(pod, container, decision)
         pending = tuple(w for w in decision.writes if w.when is When.AFTER)
@@ -149,18 +150,22 @@ class Interceptor:
             ours=decision.expected(),
         )
         known = Known(message.pod_sandbox_id, container, pending)
-        then = partial(self._created, known)
+        then = partial(self._created, key, known)
         if _put(decision, resources):
             request = message.SerializeToString()
-        return Prepared(request, then)
+        parts = any(write.part for write in decision.writes)
+        refused = partial(self._writing.not_created, key, pod) if parts else None
+        return Prepared(request, then, refused)
 
-    def _created(self, known: Known, response: bytes) -> None:
+    def _created(self, key: str, known: Known, response: bytes) -> None:
         container_id = cri.CreateContainerResponse.FromString(response).container_id
+        self._writing.created(key, container_id)
         container = known.container._replace(id=container_id)
         self._inventory.put_container(container_id, known._replace(container=container))
 
     def _started(self, request: bytes, response: bytes) -> Rest | None:
         container_id = cri.ContainerRequest.FromString(request).container_id
+        self._writing.started(container_id)
         known = self._inventory.container(container_id)
         if known is None or known.pending == ():
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.engine.decision import When
 from nriplugin.hands.eyes import container_cgroup, memory_use
 from nriplugin.hands.protection import FILES as PROTECTION
-from nriplugin.hands.protection import GapWarnings, without_effect
-from nriplugin.hands.telling import tell
+from nriplugin.hands.protection import without_effect
+from nriplugin.hands.telling import GapWarnings, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,12 +42,46 @@ class Writing:
         self._hands = hands
         self._lock = threading.Lock()
         self._gap_warnings = GapWarnings()
+        self._creations = itertools.count()
 
     def before(
         self, writes: Iterable[Write], pod: Pod, container_id: str, turn: Turn
     ) -> None:
-        """Do what comes before the runtime's part, unless that has begun."""
+        """Do what comes before an update, unless the runtime's part has begun."""
         self._do([w for w in writes if w.when is When.BEFORE], pod, container_id, turn)
+
+    def before_creation(self, writes: Iterable[Write], pod: Pod, turn: Turn) -> str:
+        """Do what comes before a creation, unless the runtime's part has begun.
+
+        Returns:
+            What the container is called until `created` or `not_created` is told of it.
+        """
+        key = f"creation {next(self._creations)}"
+        due = [w for w in writes if w.when is When.BEFORE]
+        parent = cgroup_of_parent(pod.cgroup_parent)
+        if due and self._hands is not None and parent is not None:
+            with self._lock:
+                if not turn.over.is_set():
+                    tell(self._hands.prepare(due, parent, key))
+        return key
+
+    def created(self, key: str, container_id: str) -> None:
+        """Take note of the ID that the runtime gave to a new container."""
+        if self._hands is not None:
+            self._hands.promises.rename(key, container_id)
+
+    def not_created(self, key: str, pod: Pod) -> None:
+        """Take back what was raised for a container that the runtime refused."""
+        parent = cgroup_of_parent(pod.cgroup_parent)
+        if self._hands is not None and parent is not None:
+            with self._lock:
+                self._hands.promises.end(key)
+                tell(self._hands.lower(parent))
+
+    def started(self, container_id: str) -> None:
+        """Take note that a container's cgroup shows what it has."""
+        if self._hands is not None:
+            self._hands.promises.end(container_id)
 
     def after(self, writes: Iterable[Write], pod: Pod, container_id: str) -> str | None:
         """Do what comes after it; return the cgroup in which something was done."""
@@ -77,6 +112,7 @@ class Writing:
         if self._hands is None or parent is None:
             return
         with self._lock:
+            self._hands.promises.end(known.container.id)
             if known.cgroup is not None:
                 self._hands.forget(known.cgroup)
             if not PROTECTION.isdisjoint(known.container.resources.unified):
@@ -86,7 +122,10 @@ class Writing:
         """Forget the pod's cgroup, and all below it."""
         parent = cgroup_of_parent(pod.cgroup_parent)
         if self._hands is not None and parent is not None:
-            self._hands.forget(parent)
+            with self._lock:
+                self._hands.forget(parent)
+                if self._hands.promises.end_in(parent):
+                    tell(self._hands.lower(parent))
 
     def _do(
         self, due: list[Write], pod: Pod, container_id: str, turn: Turn

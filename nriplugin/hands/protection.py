@@ -5,8 +5,6 @@ It counts only as far as every cgroup above the container has it, too.
 
 from __future__ import annotations
 
-import logging
-import threading
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,12 +14,11 @@ from nriplugin.errors import CgroupError
 from nriplugin.hands.eyes import held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nriplugin.cgroup.tree import Tree
     from nriplugin.engine.ancestors import Shortfall
-
-_log = logging.getLogger(__name__)
+    from nriplugin.hands.promises import Promise
 
 FILES = frozenset({"memory.min", "memory.low"})
 
@@ -38,23 +35,6 @@ class Gap(NamedTuple):
     def reason(self) -> tuple[str, str, bool]:
         """Return what is the same for all containers that the gap is told of once."""
         return self.file, self.level, self.raised
-
-
-class GapWarnings:
-    """Logs each reason for protection without effect once, not for every container."""
-
-    def __init__(self) -> None:
-        self._told: set[tuple[str, str, bool]] = set()
-        self._lock = threading.Lock()  # the CRI door calls from many threads
-
-    def tell(self, gaps: Iterable[Gap]) -> None:
-        """Log the gaps whose reason is new on this node."""
-        for gap in gaps:
-            with self._lock:
-                new = gap.reason not in self._told
-                self._told.add(gap.reason)
-            if new:
-                _log.warning("%s", gap.text)
 
 
 def without_effect(
@@ -100,31 +80,49 @@ def _in_words(file: str, top: Shortfall, effective: int, raised: bool) -> str:
 
 
 def above(
-    tree: Tree, pod: str, container: str | None, file: str, own_bytes: int
+    tree: Tree,
+    pod: str,
+    container: str | None,
+    file: str,
+    own_bytes: int,
+    promises: Sequence[Promise] = (),
 ) -> Iterator[Ancestor]:
-    """Return a container's pod and all above it, with what those below them need."""
+    """Return a container's pod and all above it, with what those below them need.
+
+    Promises are those to other containers of the pod.
+    """
     child, parent, wanted = container, pod, own_bytes
     while identify(parent) is not None:
         has = held(tree, parent, file)
         if has is None:
             return
-        wanted += sum_below(tree, parent, file, but=child)
+        wanted += sum_below(tree, parent, file, child, promises)
         if has.isdecimal():
             yield Ancestor(parent, has, wanted)
             wanted = max(wanted, int(has))
-        child, parent = parent, parent.rpartition("/")[0]
+        # The pod's own value has its containers' parts in it, promised or not.
+        child, parent, promises = parent, parent.rpartition("/")[0], ()
 
 
-def sum_below(tree: Tree, cgroup: str, file: str, but: str | None) -> int:
-    """Return what the other children of a cgroup have together."""
-    total = 0
+def sum_below(
+    tree: Tree,
+    cgroup: str,
+    file: str,
+    but: str | None,
+    promises: Sequence[Promise] = (),
+) -> int:
+    """Return what the other children of a cgroup have together, or were promised."""
     try:
         names = tree.children(cgroup)
     except CgroupError:
-        return 0
+        names = []
+    own = (but or "").rpartition("/")[2]
+    total = 0
+    unseen = [promise for promise in promises if not promise.is_of(own)]
     for name in names:
-        child = f"{cgroup}/{name}"
-        has = None if child == but else held(tree, child, file)
-        if has is not None and has.isdecimal():
-            total += int(has)
-    return total
+        has = None if name == own else held(tree, f"{cgroup}/{name}", file)
+        shown = int(has) if has is not None and has.isdecimal() else 0
+        promised = [promise for promise in unseen if promise.is_of(name)]
+        total += max([shown, *(promise.parts[file] for promise in promised)])
+        unseen = [promise for promise in unseen if promise not in promised]
+    return total + sum(promise.parts[file] for promise in unseen)

@@ -12,7 +12,8 @@ from nriplugin.cgroup.executor import Executor
 from nriplugin.cgroup.journal import Journal
 from nriplugin.engine.decision import Level
 from nriplugin.hands.hands import Hands
-from nriplugin.hands.protection import GapWarnings, without_effect
+from nriplugin.hands.protection import without_effect
+from nriplugin.hands.telling import GapWarnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
