@@ -42,6 +42,7 @@ from nriplugin.hands.eyes import memory_use
 from nriplugin.hands.facts import facts_of_pod
 from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.protection import without_effect
+from nriplugin.hands.telling import GapWarnings
 from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 
@@ -109,10 +110,8 @@ class NodePlugin(Plugin):
         """
         self._blind_because = blind_because
         self.refusals = Refusals()
-        self.without_effect = Refusals()  # told by the keeper
-        self._unchecked: list[
-            tuple[view.CreateContainerRequest, Mapping[str, str]]
-        ] = []
+        self._gap_warnings = GapWarnings()
+        self._unchecked: list[tuple[view.CreateContainerRequest, Answer]] = []
         self.inventory = Inventory()
         self.keeper = Keeper()
         self._tree = tree
@@ -333,7 +332,7 @@ class NodePlugin(Plugin):
         if decision.writes:
             self._write_new(request, answer)
         if answer.protects and self._tree is not None:
-            self._protected(request, answer.files)
+            self._protected(request, answer)
         return answer.response
 
     def update_container(  # type: ignore[override] # the view declared above
@@ -472,27 +471,26 @@ class NodePlugin(Plugin):
         cgroup = cgroups_of(_NO_POD, message)[1]
         return None if cgroup is None else memory_use(self._tree, cgroup)
 
-    def _protected(
-        self, request: view.CreateContainerRequest, files: Mapping[str, str]
-    ) -> None:
+    def _protected(self, request: view.CreateContainerRequest, answer: Answer) -> None:
         """Have somebody look at a container's protection, later and not at too many."""
         # The keeper takes the list away: then this one is only missed.
         unchecked = self._unchecked
         if not unchecked:
             self.keeper.after(CHECK_S, self._check_protection)
         if len(unchecked) < MAX_CHECKED:
-            unchecked.append((request, files))
+            unchecked.append((request, answer))
 
     def _check_protection(self) -> None:
         """Say which protection has no effect, for want of the same above it."""
         assert self._tree is not None
         unchecked, self._unchecked = self._unchecked, []
-        for request, files in unchecked:
-            pod = parse_pod(request.pod, {})
-            parent, own = cgroups_of(pod, request.container)
+        for request, answer in unchecked:
+            parent, own = cgroups_of(parse_pod(request.pod, {}), request.container)
             if parent is not None:
-                texts = without_effect(self._tree, parent, own, files)
-                self.without_effect.warn(_named(pod, request.container), texts)
+                raised = answer.decision.settings.memory_qos.raise_ancestors
+                self._gap_warnings.tell(
+                    without_effect(self._tree, parent, own, answer.files, raised=raised)
+                )
 
     def _note(
         self, payload: bytes, message: view.Container, decision: Decision

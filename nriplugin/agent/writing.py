@@ -30,7 +30,7 @@ from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.telling import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nriplugin.agent.answered import Answer
     from nriplugin.agent.survey import Correction
@@ -61,6 +61,10 @@ class _Pending(NamedTuple):
     until: float  # when the runtime is not expected to be at it any more
     overtaken: bool = False  # by a write of ours, of what was right until then
     was: Mapping[str, str] = MappingProxyType({})  # ours before an update
+
+
+def _lower(hands: Hands, pod: str) -> None:
+    tell(hands.lower(pod))
 
 
 class WritingPlugin(NodePlugin):
@@ -130,8 +134,11 @@ class WritingPlugin(NodePlugin):
 
     def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
         message, writes = request.container, answer.decision.writes
-        parent, _ = cgroups_of(parse_pod(request.pod, {}), message)
-        self._write_before(writes, parent, None)
+        parent, own = cgroups_of(parse_pod(request.pod, {}), message)
+        before = [w for w in writes if w.when is When.BEFORE]
+        if before and parent is not None and self._hands is not None:
+            name = (own or message.id).rpartition("/")[2]
+            tell(self._hands.prepare(before, parent, message.id, name))
         after = [w for w in writes if w.when is When.AFTER]
         if after:
             known = Known(message.linux.cgroups_path, answer.files)
@@ -147,6 +154,8 @@ class WritingPlugin(NodePlugin):
         known = self.inventory.get(container.id)
         if known is not None and not known.started:
             self.inventory.put(container.id, known._replace(started=True))
+        if self._hands is not None:
+            self._hands.promises.end(container.id)
 
     # Updates
 
@@ -226,14 +235,22 @@ class WritingPlugin(NodePlugin):
         self._starting.pop(container.id, None)
         self._updates.pop(container.id, None)
         known = self._forget(container.id)
-        if known is not None and self._hands is not None:
-            self.keeper.soon(partial(self._after_removal, self._hands, known))
+        if self._hands is not None:
+            self._hands.promises.end(container.id)
+            if known is not None:
+                self.keeper.soon(partial(self._after_removal, self._hands, known))
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         """Forget the pod's own cgroup, unless the pod's next sandbox keeps it."""
         parent = cgroup_of_parent(pod.linux.cgroup_parent)
         if parent is not None and self._hands is not None:
             self.keeper.soon(partial(self._hands.forget, parent))
+            self._lower_soon(self._hands, self._hands.promises.end_in(parent))
+
+    def _lower_soon(self, hands: Hands, pods: Iterable[str]) -> None:
+        """Have the keeper take back what was raised for promises that ended unkept."""
+        for pod in pods:
+            self.keeper.soon(partial(_lower, hands, pod))
 
     def _after_removal(self, hands: Hands, known: Known) -> None:
         cgroup = known.cgroup
@@ -241,7 +258,7 @@ class WritingPlugin(NodePlugin):
             return
         hands.forget(cgroup)
         if not PROTECTION.isdisjoint(known.files):
-            tell(hands.lower(cgroup.rpartition("/")[0]))
+            _lower(hands, cgroup.rpartition("/")[0])
 
     def _write_before(
         self, writes: Sequence[Write], parent: str | None, cgroup: str | None
@@ -270,6 +287,7 @@ class WritingPlugin(NodePlugin):
         self._updates.clear()
         if self._hands is not None:
             self.keeper.soon(self._hands.sweep)
+            self._lower_soon(self._hands, self._hands.promises.end_all_but(there))
         return super().synchronize(pods, containers)
 
     def _send(
@@ -317,7 +335,7 @@ class WritingPlugin(NodePlugin):
             return
         before = [w for w in one.writes if w.when is When.BEFORE]
         after = [w for w in one.writes if w.when is When.AFTER]
-        with self._writing_to(one.container_id):
+        with self._writing_to(one.container_id), hands.exclusive():
             if self._is_changing(one.container_id, one.was):
                 return  # or gone, or changed: then an update has asked us
             if one.pod is not None:

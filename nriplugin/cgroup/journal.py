@@ -270,11 +270,6 @@ class Journal:
             raise JournalError(f"journal {self.path}: {exc.strerror}") from exc
 
 
-def has_journal(directory: str) -> bool:
-    """Whether a journal was ever begun in a directory."""
-    return os.path.exists(os.path.join(directory, DATABASE))
-
-
 def boot_id() -> str:
     """Return what tells this boot from the others; empty where nothing does."""
     try:

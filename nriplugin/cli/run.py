@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
 
 from nriplugin.agent.plugin import NodePlugin
-from nriplugin.cgroup.journal import has_journal
+from nriplugin.cgroup.journal_storage import has_journal
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
 from nriplugin.errors import CgroupError, ConfigError
@@ -131,7 +131,10 @@ def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
     from nriplugin.agent.writing import WritingPlugin
     from nriplugin.hands.hands import Hands
 
-    before = directory is not None and has_journal(directory)
+    before = False
+    if directory is not None:
+        with suppress(PermissionError):  # who opens the journal says what is wrong
+            before = has_journal(directory)
     plugin = WritingPlugin(
         *(facts, tree, lambda: Hands.of(node, tree), records), written_before=before
     )

@@ -30,7 +30,8 @@ THROTTLE_KEYS = ("rbps", "wbps", "riops", "wiops")
 
 # No number that the kernel takes has more digits.
 _NUMBER = re.compile(r"[0-9]{1,20}")
-_BYTES = re.compile(r"\s*([0-9]{1,20}[kKmMgGtTpPeE]?|max)\s*")
+_BYTES = re.compile(r"\s*(?:([0-9]{1,20})([kKmMgGtTpPeE]?)|max)\s*")
+_UNITS = "KMGTPE"
 _CPU_RANGE = re.compile(
     r"([0-9]{1,5})(?:-([0-9]{1,5})(?::([0-9]{1,5})/([0-9]{1,5}))?)?"
 )
@@ -69,6 +70,17 @@ def quota_in(cpu_max: str) -> Amount | None:
     if not words:
         return None
     return UNLIMITED if words[0] == "max" else int(words[0])
+
+
+def bytes_in(text: str) -> Amount | None:
+    """Return the bytes in a line of a file of bytes; None if the kernel refuses it."""
+    found = _BYTES.fullmatch(text) if text.isascii() else None
+    if found is None:
+        return None
+    digits, unit = found.groups()
+    if digits is None:
+        return UNLIMITED
+    return int(digits) << 10 * (_UNITS.index(unit.upper()) + 1 if unit else 0)
 
 
 def _number_in(text: str, low: int, high: int) -> bool:

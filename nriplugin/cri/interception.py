@@ -47,10 +47,11 @@ Rest = Callable[[], None]
 
 
 class Prepared(NamedTuple):
-    """A request to be sent, and what to do with a good answer."""
+    """A request to be sent, and what to do with a good answer, and without one."""
 
     request: bytes
     then: Callable[[bytes], Rest | None] | None = None
+    otherwise: Rest | None = None
 
 
 class Interceptor:
@@ -147,8 +148,8 @@ class Interceptor:
             oom_score_adj=resources.oom_score_adj,
         )
         decision = decide(pod, container, self.facts, self.config)
-        self._writing.before(decision.writes, pod, "", turn)
-        decision.warnings += self._writing.without_effect(pod, decision.files)
+        key = self._writing.before_creation(decision.writes, pod, turn)
+        self._writing.check_protection(pod, decision)
         self._tell(pod, container, decision)
         pending = tuple(w for w in decision.writes if w.when is When.AFTER)
         given = _sent(container.resources, decision)
@@ -157,13 +158,18 @@ class Interceptor:
             ours=decision.expected(),
         )
         known = Known(message.pod_sandbox_id, container, pending)
-        then = partial(self._created, described, known)
+        then = partial(self._created, key, described, known)
         if _put(decision, resources):
             request = message.SerializeToString()
-        return Prepared(request, then)
+        parts = any(write.part for write in decision.writes)
+        refused = partial(self._writing.not_created, key, pod) if parts else None
+        return Prepared(request, then, refused)
 
-    def _created(self, pod: Pod | None, known: Known, response: bytes) -> None:
+    def _created(
+        self, key: str, pod: Pod | None, known: Known, response: bytes
+    ) -> None:
         container_id = cri.CreateContainerResponse.FromString(response).container_id
+        self._writing.created(key, container_id)
         if pod is not None:
             self._inventory.put_pod(known.sandbox_id, pod)
         container = known.container._replace(id=container_id)
@@ -171,6 +177,7 @@ class Interceptor:
 
     def _started(self, request: bytes, response: bytes) -> Rest | None:
         container_id = cri.ContainerRequest.FromString(request).container_id
+        self._writing.started(container_id)
         known = self._inventory.container(container_id)
         if known is None or known.pending == ():
             return None

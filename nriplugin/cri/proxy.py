@@ -138,7 +138,13 @@ class Proxy:
             prepared = self._prepared(method, rewrite, request, context)
         except RequestFails as exc:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {exc}")
-        response = self._forwarder.unary(method, prepared.request, context)
+        try:
+            response = self._forwarder.unary(method, prepared.request, context)
+        except Exception:  # which is how the forwarder passes on the runtime's refusal
+            if prepared.otherwise is not None:
+                rest = prepared.otherwise
+                self._afterwards(method, lambda: rest, context)
+            raise
         if prepared.then is not None:
             self._afterwards(method, partial(prepared.then, response), context)
         return response
@@ -216,7 +222,7 @@ class Proxy:
     def _afterwards(
         self, method: str, follow: Callable[[], Rest | None], context: Context
     ) -> None:
-        """Do what follows from a good answer, which the caller gets in any case.
+        """Do what follows from an answer, which the caller gets in any case.
 
         What is known changes at once. What is left to be done is waited for, so that
         the caller finds it done, but not for long, and it is done in the end.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from typing import TYPE_CHECKING
@@ -11,14 +12,14 @@ from nriplugin.engine.decision import When
 from nriplugin.hands.eyes import container_cgroup, memory_use
 from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.protection import without_effect
-from nriplugin.hands.telling import tell
+from nriplugin.hands.telling import GapWarnings, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from nriplugin.cgroup.tree import Tree
     from nriplugin.cri.inventory import Known
-    from nriplugin.engine.decision import Write
+    from nriplugin.engine.decision import Decision, Write
     from nriplugin.engine.model import Pod, Use
     from nriplugin.hands.hands import Hands
 
@@ -40,12 +41,47 @@ class Writing:
         self._tree = tree
         self._hands = hands
         self._lock = threading.Lock()
+        self._gap_warnings = GapWarnings()
+        self._creations = itertools.count()
 
     def before(
         self, writes: Iterable[Write], pod: Pod, container_id: str, turn: Turn
     ) -> None:
-        """Do what comes before the runtime's part, unless that has begun."""
+        """Do what comes before an update, unless the runtime's part has begun."""
         self._do([w for w in writes if w.when is When.BEFORE], pod, container_id, turn)
+
+    def before_creation(self, writes: Iterable[Write], pod: Pod, turn: Turn) -> str:
+        """Do what comes before a creation, unless the runtime's part has begun.
+
+        Returns:
+            What the container is called until `created` or `not_created` is told of it.
+        """
+        key = f"creation {next(self._creations)}"
+        due = [w for w in writes if w.when is When.BEFORE]
+        parent = cgroup_of_parent(pod.cgroup_parent)
+        if due and self._hands is not None and parent is not None:
+            with self._lock:
+                if not turn.over.is_set():
+                    tell(self._hands.prepare(due, parent, key))
+        return key
+
+    def created(self, key: str, container_id: str) -> None:
+        """Take note of the ID that the runtime gave to a new container."""
+        if self._hands is not None:
+            self._hands.promises.rename(key, container_id)
+
+    def not_created(self, key: str, pod: Pod) -> None:
+        """Take back what was raised for a container that the runtime refused."""
+        parent = cgroup_of_parent(pod.cgroup_parent)
+        if self._hands is not None and parent is not None:
+            with self._lock:
+                self._hands.promises.end(key)
+                tell(self._hands.lower(parent))
+
+    def started(self, container_id: str) -> None:
+        """Take note that a container's cgroup shows what it has."""
+        if self._hands is not None:
+            self._hands.promises.end(container_id)
 
     def after(self, writes: Iterable[Write], pod: Pod, container_id: str) -> str | None:
         """Do what comes after it; return the cgroup in which something was done."""
@@ -60,12 +96,15 @@ class Writing:
         cgroup = container_cgroup(self._tree, parent, container_id)
         return None if cgroup is None else memory_use(self._tree, cgroup)
 
-    def without_effect(self, pod: Pod, files: Mapping[str, str]) -> list[str]:
-        """Return what of a new container's protection has no effect, in words."""
+    def check_protection(self, pod: Pod, decision: Decision) -> None:
+        """Log why a new container's protection has no effect, once for each reason."""
         parent = cgroup_of_parent(pod.cgroup_parent)
         if self._tree is None or parent is None:
-            return []
-        return without_effect(self._tree, parent, None, files)
+            return
+        raised = decision.settings.memory_qos.raise_ancestors
+        self._gap_warnings.tell(
+            without_effect(self._tree, parent, None, decision.files, raised=raised)
+        )
 
     def container_ended(self, pod: Pod, known: Known) -> None:
         """Forget its cgroup, and take back what it had from those above."""
@@ -73,6 +112,7 @@ class Writing:
         if self._hands is None or parent is None:
             return
         with self._lock:
+            self._hands.promises.end(known.container.id)
             if known.cgroup is not None:
                 self._hands.forget(known.cgroup)
             if not PROTECTION.isdisjoint(known.container.resources.unified):
@@ -82,7 +122,10 @@ class Writing:
         """Forget what is gone of the pod's cgroup, and of all below it."""
         parent = cgroup_of_parent(pod.cgroup_parent)
         if self._hands is not None and parent is not None:
-            self._hands.forget(parent)
+            with self._lock:
+                self._hands.forget(parent)
+                if self._hands.promises.end_in(parent):
+                    tell(self._hands.lower(parent))
 
     def _do(
         self, due: list[Write], pod: Pod, container_id: str, turn: Turn

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.engine.case import Case, quota_of
+from nriplugin.engine.ceilings import settle_protection
 from nriplugin.engine.cpu_burst import KEY as BURST_KEY
 from nriplugin.engine.cpu_burst import decide_cpu_burst
 from nriplugin.engine.cpu_qos import decide_cpu_qos
@@ -130,7 +131,7 @@ def decide_case(case: Case, given: Resources, chosen: Curve | None) -> None:
         except Exception as exc:  # noqa: BLE001 - see _failed
             not_lost(case, exc)
             _failed(out, RESOURCES, exc)
-    if not settings.only_resources:
+    if case.asked is not None or not settings.only_resources:
         _settle(case)
 
 
@@ -193,10 +194,11 @@ def without_ours(given: Resources, container: Container) -> Resources:
 
 
 def _settle(case: Case) -> None:
-    """Take back what is valid alone, but not together, in every order of writing."""
+    """Mend what is valid alone, but not together, in every order of writing."""
     out, files = case.out, case.out.files
     if case.idle and "cpu.weight" in files:
         _take_back(out, "cpu.weight", "cpu.idle is 1: the kernel takes no weight")
+    settle_protection(case)
     burst = files.get("cpu.max.burst")
     if burst is None or burst == "0":
         return

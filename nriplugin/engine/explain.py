@@ -22,6 +22,7 @@ from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
 from nriplugin.kube.oomscore import oom_score_adj
+from nriplugin.kube.podspec import Role
 from nriplugin.kube.qos import QOSClass, qos_class
 from nriplugin.kube.quantity import value
 from nriplugin.kube.sent import sent_for
@@ -163,8 +164,9 @@ def _explain_container(
 ) -> ExplainedContainer:
     sent = sent_for(container, spec)
     requests = default_requests(container.requests, container.limits)
-    memory = value(requests.get("memory", 0))
+    memory = _memory_request(container)
     capacity = facts.memory_capacity_bytes
+    scored = _scored_request(container, spec)
     # To CRI, and so to containerd, zero is "not given".
     resources = Resources(
         shares=sent.shares,
@@ -177,7 +179,7 @@ def _explain_container(
         model.Container(
             name=container.name,
             resources=resources,
-            oom_score_adj=oom_score_adj(qos, memory, capacity) if capacity else None,
+            oom_score_adj=oom_score_adj(qos, scored, capacity) if capacity else None,
             memory_request_bytes=None if capacity else memory,
         ),
         facts,
@@ -218,6 +220,24 @@ def _explain_container(
         else (),
         notes=() if capacity else _notes(decision, qos),
     )
+
+
+def _memory_request(container: Container) -> int:
+    requests = default_requests(container.requests, container.limits)
+    return value(requests.get("memory", 0))
+
+
+def _scored_request(container: Container, spec: PodSpec) -> int:
+    """Return the request that kubelet's OOM score stands for.
+
+    That of a sidecar is at least the least request of the pod's main containers, so
+    that it is not killed before them.
+    """
+    own = _memory_request(container)
+    if container.role is not Role.SIDECAR:
+        return own
+    apps = [_memory_request(one) for one in spec.containers if one.role is Role.APP]
+    return max(own, min(apps))
 
 
 def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from nriplugin.convert.model import UNLIMITED
 from nriplugin.engine.decision import ESTIMATE, EXACT, STATED
 from nriplugin.engine.settings import MILLION
 from nriplugin.errors import ConfigError
-from nriplugin.kube.oomscore import request_of
+from nriplugin.kube.oomscore import request_range
 from nriplugin.kube.qos import QOSClass
 from nriplugin.kube.quantity import MAX_INT64, value
 
 if TYPE_CHECKING:
+    from nriplugin.convert.model import Amount
     from nriplugin.engine.case import Case
     from nriplugin.engine.decision import Why
 
@@ -25,9 +26,10 @@ SAFE_HIGH = (5, 9)
 class Request(NamedTuple):
     """How much memory was requested, who says so, and how sure that is."""
 
-    amount: int
+    amount: int  # of an estimate, the least
     source: str
     confidence: str
+    most: int  # the same as the amount, unless that is an estimate
 
 
 def memory_request(case: Case, handler: str) -> Request | None:
@@ -44,31 +46,58 @@ def _find_request(case: Case, handler: str) -> Request | None:
         most = limit_or_allocatable(case)
         amount = _amount(stated.value)
         if amount is not None and amount <= (MAX_INT64 if most is None else most):
-            return Request(amount, f"annotation {stated.key}", STATED)
+            return Request(amount, f"annotation {stated.key}", STATED, amount)
         at_most = "" if most is None else f", at most {most}"
         case.refuse(
             handler,
             f"{stated.key}: {stated.value!r:.60}, expected bytes or 512Mi{at_most}",
         )
     container = case.container
-    if container.memory_request_bytes is not None:
-        return Request(container.memory_request_bytes, "the pod's resources", EXACT)
+    amount = container.memory_request_bytes
+    if amount is not None:
+        return Request(amount, "the pod's resources", EXACT, amount)
     limit = case.given.memory_limit_bytes
     if case.qos_class == QOSClass.GUARANTEED:
         if isinstance(limit, int):
-            return Request(limit, "the limit, as the pod is Guaranteed", EXACT)
+            return Request(limit, "the limit, as the pod is Guaranteed", EXACT, limit)
         return None
     if case.qos_class == QOSClass.BEST_EFFORT:
-        return Request(0, "none, as the pod is BestEffort", EXACT)
-    capacity, score = case.facts.memory_capacity_bytes, container.oom_score_adj
-    if score is None or not capacity:
+        return Request(0, "none, as the pod is BestEffort", EXACT, 0)
+    return _estimate(case, limit)
+
+
+def _estimate(case: Case, limit: Amount | None) -> Request | None:
+    capacity, score = case.facts.memory_capacity_bytes, case.container.oom_score_adj
+    found = request_range(score, capacity) if score is not None and capacity else None
+    if found is None:
         return None
-    amount = request_of(score, capacity)
-    if amount is None:
-        return None
+    least, most = found
     if isinstance(limit, int):
-        amount = min(amount, limit)
-    return Request(amount, f"oom_score_adj {score}", ESTIMATE)
+        least = min(least, limit)
+    return Request(least, f"oom_score_adj {score}", ESTIMATE, most)
+
+
+def request_to_protect(case: Case, handler: str, file: str) -> Request | None:
+    """Return the request; where it must not be protected, say why and return None.
+
+    Nothing tells a sidecar from other containers, and its score may be a sibling's: so
+    an estimate counts only for a container with a limit, which is then the most.
+    """
+    request = memory_request(case, handler)
+    limited = isinstance(case.given.memory_limit_bytes, int)
+    if request is None:
+        reason = "the memory request is not known"
+    elif request.amount == 0:
+        reason = "no memory request to protect"
+    elif request.confidence != ESTIMATE or limited:
+        return request
+    else:
+        reason = (
+            f"{request.source} of a container without a memory limit may be that of "
+            f"another one in its pod, expected annotation {REQUEST_KEY}"
+        )
+    case.out.leave(file, f"{handler}: {reason}")
+    return None
 
 
 def limit_or_allocatable(case: Case) -> int | None:

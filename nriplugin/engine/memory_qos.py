@@ -9,10 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from nriplugin.convert.result import Rule
-from nriplugin.engine.decision import Level, When, Why
+from nriplugin.engine.decision import ESTIMATE, Level, When, Why
 from nriplugin.engine.memory import (
     limit_or_allocatable,
     memory_request,
+    request_to_protect,
     send_high,
     throttle_at,
     why_no_high,
@@ -69,7 +70,7 @@ def decide_memory_qos(case: Case) -> None:
         if factor is not None:
             _throttle(case, request, factor, origin)
         if settings.protection:
-            _protect(case, request)
+            _protect(case)
 
 
 def _decide_once(case: Case) -> None:
@@ -107,22 +108,27 @@ def _throttle(case: Case, request: Request | None, factor: int, origin: str) -> 
         return
     assert request is not None
     assert limit is not None
-    high = throttle_at(request.amount, limit, factor, case.facts.page_bytes)
-    if request.amount >= limit or high <= request.amount:
-        case.out.leave("memory.high", f"{HANDLER}: no room between request and limit")
+    # The most that it may be: kubelet does not throttle at or below the request.
+    most = request.most
+    high = throttle_at(most, limit, factor, case.facts.page_bytes)
+    if most >= limit or high <= most:
+        reason = "no room between request and limit"
+        if request.confidence == ESTIMATE:
+            reason = f"by {request.source} it may have requested {most} of {limit}"
+        case.out.leave("memory.high", f"{HANDLER}: {reason}")
         return
     limited = isinstance(case.given.memory_limit_bytes, int)
     why = Why(
         HANDLER,
         HIGH_RULE if limited else HIGH_NODE_RULE,
-        f"request {request.amount} from {request.source}; "
+        f"request {most} from {request.source}; "
         f"factor {factor / MILLION:g} from {origin}",
         request.confidence,
     )
     send_high(case, str(high), why)
 
 
-def _protect(case: Case, request: Request | None) -> None:
+def _protect(case: Case) -> None:
     file, rule = "memory.low", LOW_RULE
     if case.qos_class == QOSClass.GUARANTEED:
         file, rule = "memory.min", MIN_RULE
@@ -130,11 +136,8 @@ def _protect(case: Case, request: Request | None) -> None:
         # Whatever an annotation says: what it requests, kubelet has not reserved.
         case.out.leave(file, f"{HANDLER}: a BestEffort pod is not protected")
         return
+    request = request_to_protect(case, HANDLER, file)
     if request is None:
-        case.out.leave(file, f"{HANDLER}: the memory request is not known")
-        return
-    if request.amount == 0:
-        case.out.leave(file, f"{HANDLER}: no memory request to protect")
         return
     why = Why(HANDLER, rule, f"request from {request.source}", request.confidence)
     sent = case.send(file, str(request.amount), why)

@@ -14,7 +14,7 @@ from nriplugin.engine.decision import Level, Why
 from nriplugin.engine.levels import qos_level
 from nriplugin.engine.memory import (
     limit_or_allocatable,
-    memory_request,
+    request_to_protect,
     send_high,
     throttle_at,
     why_no_high,
@@ -90,10 +90,8 @@ def _throttle(case: Case, source: str) -> None:
 
 
 def _protect(case: Case, source: str) -> None:
-    request = memory_request(case, HANDLER)
-    if request is None or request.amount == 0:
-        known = "is not known" if request is None else "is 0"
-        case.out.leave("memory.low", f"{HANDLER}: the memory request {known}")
+    request = request_to_protect(case, HANDLER, "memory.low")
+    if request is None:
         return
     text = f"{source}; request from {request.source}"
     why = Why(HANDLER, LOW_RULE, text, request.confidence)

@@ -1,8 +1,12 @@
 """Carries out what the engine decided and no door carries: writes to cgroups.
 
 A write at the level of a pod or above may be one container's part of a sum. The others'
-parts are read from their cgroups, so nothing has to be remembered: a restart, or a hook
-that lives for a moment, comes to the same sum.
+parts are read from their cgroups, so a restart, or a hook that lives for a moment, comes
+to the same sum. Only what a new container was promised has to be remembered until its
+cgroup shows it (see promises.py).
+
+From reading a sum to writing it, every other thread and process that writes through the
+same journal is kept out.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ from nriplugin.engine.ancestors import shortfalls
 from nriplugin.engine.decision import Level
 from nriplugin.engine.rawfiles import ALLOWABLE
 from nriplugin.hands.eyes import held
+from nriplugin.hands.promises import Promises
 from nriplugin.hands.protection import FILES, above, sum_below
 from nriplugin.hands.records import state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Self
 
     from nriplugin.cgroup.node import Node
@@ -52,6 +58,7 @@ class Hands:
         self.tree = tree
         self._executor = executor
         self._journal = journal
+        self.promises = Promises()
         for file in ALLOWABLE:
             add_raw(tree, file)
 
@@ -73,6 +80,10 @@ class Hands:
         if self._journal is not None:
             self._journal.close()
 
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep others from writing between several calls, whoever shares the journal."""
+        return self._executor.exclusive()
+
     def carry_out(
         self, writes: Iterable[Write], pod: str, container: str | None = None
     ) -> list[Outcome]:
@@ -91,15 +102,35 @@ class Hands:
             return []
         if container is not None and not _is_container(container, pod):
             return []
-        updates: list[Update] = []
-        for write in writes:
-            if write.level is Level.POD:
-                updates += self._for_pod(write, pod, container)
-            elif write.level is Level.ANCESTORS:
-                updates += self._for_ancestors(write, pod, container)
-            elif container is not None:
-                updates += self._for_container(write.file, write.value, container)
-        return self._executor.update_batch(updates) if updates else []
+        with self._executor.exclusive():
+            updates: list[Update] = []
+            for write in writes:
+                if write.level is Level.POD:
+                    updates += self._for_pod(write, pod, container)
+                elif write.level is Level.ANCESTORS:
+                    updates += self._for_ancestors(write, pod, container)
+                elif container is not None:
+                    updates += self._for_container(write.file, write.value, container)
+            return self._executor.update_batch(updates) if updates else []
+
+    def prepare(
+        self, writes: Sequence[Write], pod: str, key: str, name: str = ""
+    ) -> list[Outcome]:
+        """Do what comes before a new container, and have its parts count from now on.
+
+        Args:
+            writes: those whose time has come.
+            pod: the cgroup of the container's pod.
+            key: what the promise is ended by: `promises.end(key)`.
+            name: what the name of the container's cgroup will contain, if known.
+        """
+        parts = {write.file: int(write.value) for write in writes if write.part}
+        with self._executor.exclusive():
+            self.promises.end(key)
+            outcomes = self.carry_out(writes, pod)
+            if parts:
+                self.promises.make(key, pod, name, parts)
+        return outcomes
 
     def put(self, files: Mapping[str, str], cgroup: str) -> list[Outcome]:
         """Write files of a container; those that hold their value are left alone."""
@@ -113,11 +144,19 @@ class Hands:
         return self._executor.update_batch(updates) if updates else []
 
     def lower(self, pod: str) -> list[Outcome]:
-        """Take back what was raised above containers that are gone by now."""
-        if _level(pod) != "pod":
-            return []
-        updates = [update for file in FILES for update in self._lowered(file, pod)]
-        return self._executor.update_batch(updates) if updates else []
+        """Take back what was raised above containers that are gone by now.
+
+        Also above those that were promised something, and of which nothing was heard.
+        """
+        outcomes: list[Outcome] = []
+        for one in sorted({pod, *self.promises.end_expired()}):
+            if _level(one) != "pod":
+                continue
+            with self._executor.exclusive():
+                updates = [u for file in FILES for u in self._lowered(file, one)]
+                if updates:
+                    outcomes += self._executor.update_batch(updates)
+        return outcomes
 
     def forget(self, cgroup: str) -> None:
         """Drop what is remembered of a cgroup that is gone, and of all below it."""
@@ -140,7 +179,9 @@ class Hands:
         if not write.part:
             yield from updates_of(write.file, write.value, pod)
             return
-        total = int(write.value) + sum_below(self.tree, pod, write.file, but=container)
+        promises = self.promises.made_in(pod, write.file)
+        others = sum_below(self.tree, pod, write.file, container, promises)
+        total = int(write.value) + others
         if write.file == _BURST:
             quota, _, _ = (held(self.tree, pod, "cpu.max") or "max").partition(" ")
             if not quota.isdecimal():
@@ -155,7 +196,9 @@ class Hands:
 
         From the top down: a child that has more than its parent takes from the others.
         """
-        chain = above(self.tree, pod, container, write.file, int(write.value))
+        promises = self.promises.made_in(pod, write.file)
+        own = int(write.value)
+        chain = above(self.tree, pod, container, write.file, own, promises)
         return [
             update
             for one in reversed(shortfalls(list(chain)))
@@ -165,16 +208,17 @@ class Hands:
     def _lowered(self, file: str, pod: str) -> Iterator[Update]:
         """From the bottom up, and never below what was there before us."""
         child, parent, needs = "", pod, 0
+        promises = self.promises.made_in(pod, file)
         while identify(parent) is not None:
             has = held(self.tree, parent, file) or ""
-            needs += sum_below(self.tree, parent, file, but=child)
+            needs += sum_below(self.tree, parent, file, child, promises)
             if has.isdecimal():
                 original = self._executor.original(f"{parent}/{file}", has) or has
                 kept = max(needs, int(original)) if original.isdecimal() else int(has)
                 if kept < int(has):
                     yield from updates_of(file, str(kept), parent)
                 needs = min(kept, int(has))
-            child, parent = parent, parent.rpartition("/")[0]
+            child, parent, promises = parent, parent.rpartition("/")[0], []
 
 
 def _level(cgroup: str) -> str | None:

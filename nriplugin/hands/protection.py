@@ -6,7 +6,7 @@ It counts only as far as every cgroup above the container has it, too.
 from __future__ import annotations
 
 from mmap import PAGESIZE
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.places import identify
 from nriplugin.engine.ancestors import Ancestor, effective_bytes, shortfalls
@@ -14,19 +14,45 @@ from nriplugin.errors import CgroupError
 from nriplugin.hands.eyes import held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nriplugin.cgroup.tree import Tree
+    from nriplugin.engine.ancestors import Shortfall
+    from nriplugin.hands.promises import Promise
 
 FILES = frozenset({"memory.min", "memory.low"})
 
 
-def without_effect(
-    tree: Tree, pod: str, container: str | None, files: Mapping[str, str]
-) -> list[str]:
-    """Return, in words, which of a container's files are not worth what they say.
+class Gap(NamedTuple):
+    """A cgroup above a container that leaves its protection without effect."""
 
-    `container` is its cgroup, None as long as there is none.
+    file: str
+    level: str  # kubepods, qos or pod
+    raised: bool  # whether the configuration has such cgroups raised
+    text: str
+
+    @property
+    def reason(self) -> tuple[str, str, bool]:
+        """Return what is the same for all containers that the gap is told of once."""
+        return self.file, self.level, self.raised
+
+
+def without_effect(
+    tree: Tree,
+    pod: str,
+    container: str | None,
+    files: Mapping[str, str],
+    *,
+    raised: bool,
+) -> list[Gap]:
+    """Return what leaves a container's protection without effect, or part of it.
+
+    Args:
+        tree: where its cgroup is.
+        pod: the cgroup of its pod.
+        container: its own cgroup, None as long as there is none.
+        files: what it is given.
+        raised: whether the configuration has the cgroups above it raised.
     """
     found = []
     for file in FILES & files.keys():
@@ -35,41 +61,68 @@ def without_effect(
         own = int(value) // PAGESIZE * PAGESIZE if value.isdecimal() else 0
         chain = list(above(tree, pod, container, file, own)) if own else []
         gaps = shortfalls(chain)
-        if gaps:
-            top = gaps[-1]
-            found.append(
-                f"{file} {own}: counts for {effective_bytes(own, chain)} bytes: "
-                f"{top.path} has {top.has_bytes}, expected {top.needs_bytes}"
-            )
+        place = identify(gaps[-1].path) if gaps else None
+        if place is not None:
+            text = _in_words(file, gaps[-1], effective_bytes(own, chain), raised)
+            found.append(Gap(file, place.level, raised, text))
     return found
 
 
+def _in_words(file: str, top: Shortfall, effective: int, raised: bool) -> str:
+    effect = "has only part of its effect" if effective else "has no effect"
+    advice = "although memoryQoS.raiseAncestors is true"
+    if not raised:
+        advice = "set memoryQoS.raiseAncestors: true"
+    return (
+        f"{file} of containers {effect}: {top.path} has {file}={top.has_bytes}, "
+        f"expected {top.needs_bytes}; {advice}"
+    )
+
+
 def above(
-    tree: Tree, pod: str, container: str | None, file: str, own_bytes: int
+    tree: Tree,
+    pod: str,
+    container: str | None,
+    file: str,
+    own_bytes: int,
+    promises: Sequence[Promise] = (),
 ) -> Iterator[Ancestor]:
-    """Return a container's pod and all above it, with what those below them need."""
+    """Return a container's pod and all above it, with what those below them need.
+
+    Promises are those to other containers of the pod.
+    """
     child, parent, wanted = container, pod, own_bytes
     while identify(parent) is not None:
         has = held(tree, parent, file)
         if has is None:
             return
-        wanted += sum_below(tree, parent, file, but=child)
+        wanted += sum_below(tree, parent, file, child, promises)
         if has.isdecimal():
             yield Ancestor(parent, has, wanted)
             wanted = max(wanted, int(has))
-        child, parent = parent, parent.rpartition("/")[0]
+        # The pod's own value has its containers' parts in it, promised or not.
+        child, parent, promises = parent, parent.rpartition("/")[0], ()
 
 
-def sum_below(tree: Tree, cgroup: str, file: str, but: str | None) -> int:
-    """Return what the other children of a cgroup have together."""
-    total = 0
+def sum_below(
+    tree: Tree,
+    cgroup: str,
+    file: str,
+    but: str | None,
+    promises: Sequence[Promise] = (),
+) -> int:
+    """Return what the other children of a cgroup have together, or were promised."""
     try:
         names = tree.children(cgroup)
     except CgroupError:
-        return 0
+        names = []
+    own = (but or "").rpartition("/")[2]
+    total = 0
+    unseen = [promise for promise in promises if not promise.is_of(own)]
     for name in names:
-        child = f"{cgroup}/{name}"
-        has = None if child == but else held(tree, child, file)
-        if has is not None and has.isdecimal():
-            total += int(has)
-    return total
+        has = None if name == own else held(tree, f"{cgroup}/{name}", file)
+        shown = int(has) if has is not None and has.isdecimal() else 0
+        promised = [promise for promise in unseen if promise.is_of(name)]
+        total += max([shown, *(promise.parts[file] for promise in promised)])
+        unseen = [promise for promise in unseen if promise not in promised]
+    return total + sum(promise.parts[file] for promise in unseen)

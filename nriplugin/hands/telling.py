@@ -1,8 +1,9 @@
-"""Tells of writes that went wrong, for the doors that go on without them."""
+"""Logs what went wrong with writes, and what they are worth, for doors that go on."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.updates import Status
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nriplugin.cgroup.updates import Outcome
+    from nriplugin.hands.protection import Gap
 
 _log = logging.getLogger(__name__)
 
@@ -24,3 +26,20 @@ def tell(outcomes: Iterable[Outcome]) -> None:
                 *(outcome.path, outcome.content),
                 *(outcome.status, outcome.reason or "refused"),
             )
+
+
+class GapWarnings:
+    """Logs each reason for protection without effect once, not for every container."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str, bool]] = set()
+        self._lock = threading.Lock()  # the CRI door calls from many threads
+
+    def tell(self, gaps: Iterable[Gap]) -> None:
+        """Log the gaps whose reason is new on this node."""
+        for gap in gaps:
+            with self._lock:
+                new = gap.reason not in self._told
+                self._told.add(gap.reason)
+            if new:
+                _log.warning("%s", gap.text)

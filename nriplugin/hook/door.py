@@ -99,7 +99,11 @@ def handle(
         remarks = []
         if place is not None:
             pod_cgroup = cgroup.rpartition("/")[0]
-            remarks = without_effect(tree, pod_cgroup, cgroup, decision.files)
+            raised = decision.settings.memory_qos.raise_ancestors
+            gaps = without_effect(
+                tree, pod_cgroup, cgroup, decision.files, raised=raised
+            )
+            remarks = [gap.text for gap in gaps]
     return Done(done.failures + failures, done.remarks + remarks)
 
 

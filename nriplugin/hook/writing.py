@@ -68,8 +68,11 @@ def _write_in_pod(
     pod = cgroup.rpartition("/")[0]
     before = [write for write in writes if write.when is When.BEFORE]
     after = [write for write in writes if write.when is When.AFTER]
-    return [
-        *hands.carry_out(before, pod, cgroup),
-        *hands.put(files, cgroup),
-        *hands.carry_out(after, pod, cgroup),
-    ]
+    # Sums above are read and written with this container's own files in one go, so that
+    # another hook's sum has its part in it.
+    with hands.exclusive():
+        return [
+            *hands.carry_out(before, pod, cgroup),
+            *hands.put(files, cgroup),
+            *hands.carry_out(after, pod, cgroup),
+        ]

@@ -23,15 +23,17 @@ def oom_score_adj(qos: QOSClass, request_bytes: int, capacity_bytes: int) -> int
     return min(max(score, MIN_BURSTABLE), MAX_BURSTABLE)
 
 
-def request_of(score: int, capacity_bytes: int) -> int | None:
-    """Return the least request behind a Burstable score; None for any other.
+def request_range(score: int, capacity_bytes: int) -> tuple[int, int] | None:
+    """Return the least and the most memory that a Burstable score stands for.
 
-    The true one is at most a thousandth of the capacity more (at 999, two thousandths,
-    because no request at all has that score too, so it counts as none).
+    None for the score of another class. A sidecar's tells only the most: kubelet gives
+    it the score of the pod's smallest container, if that is lower than its own. So does
+    one of a kubelet that breaks ties between small requests.
     """
     if not MIN_BURSTABLE <= score <= MAX_BURSTABLE:
         return None
-    if score == MAX_BURSTABLE:
-        return 0
-    # The least request whose steps, rounded down, are this many.
-    return -(-(STEPS - score) * capacity_bytes // STEPS)
+    steps = STEPS - score
+    # No request at all has the highest score, too.
+    least = 0 if score == MAX_BURSTABLE else -(-steps * capacity_bytes // STEPS)
+    most = -(-(steps + 1) * capacity_bytes // STEPS) - 1
+    return least, capacity_bytes if score == MIN_BURSTABLE else most

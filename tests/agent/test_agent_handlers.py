@@ -37,11 +37,12 @@ PAGE = 4096
 SCORE = 998
 CAPACITY = FACTS.memory_capacity_bytes or 0
 REQUEST = -(-2 * CAPACITY // 1000)
+MOST = -(-3 * CAPACITY // 1000) - 1
 
 
 def high_for(limit: int) -> int:
     """Return memory.high by the arithmetic of the documentation."""
-    return (REQUEST + (limit - REQUEST) * 9 // 10) // PAGE * PAGE
+    return (MOST + (limit - MOST) * 9 // 10) // PAGE * PAGE
 
 
 HIGH = high_for(GIB)

@@ -338,29 +338,30 @@ def test_an_update_that_ended_is_not_undone() -> None:
 def test_protection_without_effect_is_told(
     raising: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By name, with the cgroup that has too little; not if we raised it."""
+    """With the cgroup that has too little and the setting; not if we raised it."""
     node = Node(PROTECT.replace("true}", f"{str(raising).lower()}}}"))
     node.kernel.remove(CONTAINER)
     node.create(container_at(oom_score=998))
     node.keeper.work_when_time_is_up()
-    told = "shop/web/app: memory.low" in caplog.text
+    told = "memory.low of containers has no effect: /kubepods has" in caplog.text
     assert told is not raising
-    if told:
-        assert "counts for 0 bytes: /kubepods has 0, expected" in caplog.text
+    assert ("set memoryQoS.raiseAncestors: true" in caplog.text) is told
 
 
-def test_protection_is_looked_at_for_a_few_containers_at_a_time(
+def test_protection_is_looked_at_for_a_few_containers_and_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Many that come at once wake nobody up but once, and are not all kept."""
+    """Many that come at once wake the keeper once, and say nothing new."""
     node = Node(PROTECT.replace("true}", "false}"))
     node.kernel.remove(CONTAINER)
     for _ in range(2):
         for _ in range(MAX_CHECKED + 5):
             node.create(container_at(oom_score=998))
         assert len(node.keeper.timed) == 1
+        assert len(node.plugin._unchecked) == MAX_CHECKED
         node.keeper.work_when_time_is_up()
-    assert caplog.text.count("counts for 0 bytes") == MAX_CHECKED  # at most so often
+        assert node.plugin._unchecked == []
+    assert caplog.text.count("has no effect") == 1
 
 
 def test_a_pod_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from nriplugin.convert import UNLIMITED, Curve, Resources, convert
 from nriplugin.convert.conversion import V1_ONLY
+from nriplugin.convert.kernel import bytes_in
 from nriplugin.convert.model import DeviceWeight, HugepageLimit, RdmaLimit, Throttle
 from nriplugin.convert.sources import from_oci
 from nriplugin.errors import ConversionError
@@ -468,3 +469,23 @@ def test_devices_of_rdma_have_a_line_each() -> None:
     files = convert(Resources(rdma=limits)).files
     wanted = "mlx5_0 hca_handle=2 hca_object=3\nmlx5_1 hca_object=0"
     assert files == {"rdma.max": wanted}
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("0", 0),
+        (" 4096\n", 4096),
+        ("4k", 4096),
+        ("1G", 1 << 30),
+        ("2E", 2 << 60),
+        ("max", UNLIMITED),
+        ("1Gi", None),
+        ("-1", None),
+        ("\u0661", None),
+        ("", None),
+    ],
+)
+def test_bytes_are_read_as_the_kernel_reads_them(text: str, amount: object) -> None:
+    """With its units; what it refuses is no amount."""
+    assert bytes_in(text) == amount

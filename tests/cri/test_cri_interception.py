@@ -420,16 +420,15 @@ def test_a_stuck_engine_does_not_keep_what_is_known(
 
 
 def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
-    fake: FakeRuntime, tmp_path: Path
+    fake: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is above has none; once raised for a container, it goes with it."""
+    """Once. What is above has none; once raised for a container, it goes with it."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
     files = container_files(tree, "/kubepods") or frozenset()
     facts = NodeFacts(files=files, writable=True)
     text = "memoryQoS: {enabled: true, throttlingFactor: null, raiseAncestors: %s}"
-    noted: list[str] = []
     annotations = {"memory-request.cgroup2.nri.io": "64Mi"}
     with (
         Journal(str(tmp_path / "state")) as journal,
@@ -439,21 +438,65 @@ def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
             facts,
             tree=tree,
             hands=Hands(tree, Executor(tree, journal=journal, refresh_s=0)),
-            note=lambda name, decision: noted.extend(decision.warnings),
         ) as door,
         Client(path) as kubelet,
     ):
         pod = kubelet.run_pod(uid=UID, cgroup_parent=POD, annotations=annotations)
         door.apply(parse_config(text % "false", "test"))
-        kubelet.create(pod, memory_limit_in_bytes=1 << 27)
-        (line,) = noted
-        assert line.startswith("memory.low 67108864: counts for 0 bytes: /kubepods has")
+        for _ in range(2):
+            kubelet.create(pod, memory_limit_in_bytes=1 << 27)
+        assert caplog.text.count("has no effect: /kubepods has memory.low=0") == 1
         door.apply(parse_config(text % "true", "test"))
         container_id = kubelet.create(pod, memory_limit_in_bytes=1 << 27)
-        assert noted == [line]
+        assert caplog.text.count("has no effect") == 1
         assert holds(tmp_path, QOS, "memory.low") == "67108864"
         kubelet.of_container("StopContainer", container_id)
         assert holds(tmp_path, QOS, "memory.low") == "0"
+
+
+def test_what_was_raised_for_a_container_that_is_refused_is_lowered(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """And what is raised for one that is created outlives its sibling's end."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    tree = make_v2(root, ("/kubepods", QOS, POD))
+    files = container_files(tree, "/kubepods") or frozenset()
+    text = "memoryQoS: {enabled: true, throttlingFactor: null, raiseAncestors: true}"
+    annotations = {"memory-request.cgroup2.nri.io": "64Mi"}
+
+    def refuse(request: bytes, context: Any) -> bytes:
+        context.abort(grpc.StatusCode.INTERNAL, "no")
+        return b""
+
+    with (
+        Journal(str(tmp_path / "state")) as journal,
+        serving(
+            fake,
+            path := str(tmp_path / "refused.sock"),
+            NodeFacts(files=files, writable=True),
+            tree=tree,
+            hands=Hands(tree, Executor(tree, journal=journal, refresh_s=0)),
+        ) as door,
+        Client(path) as kubelet,
+    ):
+        door.apply(parse_config(text, "test"))
+        pod = kubelet.run_pod(uid=UID, cgroup_parent=POD, annotations=annotations)
+        create = fake.answers[rpc("CreateContainer")]
+        fake.answers[rpc("CreateContainer")] = refuse
+        with pytest.raises(grpc.RpcError, match="no"):
+            kubelet.create(pod, memory_limit_in_bytes=1 << 27)
+        assert holds(tmp_path, QOS, "memory.low") == "0"
+        fake.answers[rpc("CreateContainer")] = create
+        ids = [kubelet.create(pod, memory_limit_in_bytes=1 << 27) for _ in range(2)]
+        assert holds(tmp_path, QOS, "memory.low") == str(2 << 26)
+        kubelet.of_container("StopContainer", ids[0])
+        assert holds(tmp_path, QOS, "memory.low") == str(1 << 26)
+        add_v2(root, f"{POD}/{ids[1]}")
+        (root / f"{POD}/{ids[1]}/memory.low".lstrip("/")).write_text(str(1 << 26))
+        kubelet.of_container("StartContainer", ids[1])
+        kubelet.of_container("StopContainer", ids[1])
+        assert holds(tmp_path, QOS, "memory.low") == str(1 << 26)  # it is still there
 
 
 def test_shares_that_were_cleared_are_not_the_runtimes(

@@ -174,3 +174,72 @@ configs = st.builds(
     base=chosen,
     rules=st.just(()) | st.tuples(rules),
 )
+
+# Numbers of memory that are like each other, so that they meet in every order.
+sizes = st.sampled_from([4096, *(n << 26 for n in (1, 2, 3, 4, 16, 64))])
+size_texts = sizes.map(str) | st.sampled_from(["0", "max", "64M", "1G", "256Mi"])
+memory_files = st.sampled_from(
+    ["memory.high", "memory.low", "memory.max", "memory.min"]
+)
+memory_unified = st.dictionaries(memory_files, size_texts, max_size=2)
+memory_resources = st.builds(
+    Resources,
+    memory_limit_bytes=st.none() | st.just(UNLIMITED) | sizes,
+    unified=memory_unified,
+)
+memory_pods = st.builds(
+    Pod,
+    annotations=st.dictionaries(
+        st.one_of(
+            memory_files,
+            st.sampled_from(["memory-request", "memory-qos", "qos-level"]),
+        ).map(lambda key: key + SUFFIX),
+        size_texts | st.sampled_from(["BE", "LC", "off"]),
+        max_size=3,
+    ),
+    qos_class=st.sampled_from([None, "Guaranteed", "Burstable", "BestEffort"]),
+)
+memory_containers = st.builds(
+    Container,
+    name=st.just("app"),
+    resources=memory_resources,
+    oom_score_adj=st.none() | st.integers(900, 1000),
+    memory_request_bytes=st.none() | st.just(0) | sizes,
+)
+memory_nodes = st.builds(
+    NodeFacts,
+    files=st.just(NODE.files),
+    kernel=st.sampled_from([(5, 4), (6, 1)]),
+    memory_capacity_bytes=sizes.map(lambda size: size * 16),
+    memory_allocatable_bytes=sizes.map(lambda size: size * 16),
+    runtime=st.sampled_from(["containerd", "cri-o"]),
+    runtime_version=st.sampled_from(["1.35.2", "1.36.0"]),
+    writable=switches,
+)
+memory_configs = st.builds(
+    Config,
+    base=st.builds(
+        Settings,
+        resources=st.builds(ResourcesSettings, enabled=mostly, fail=never),
+        memory_qos=st.builds(
+            MemoryQoSSettings,
+            enabled=mostly,
+            fail=never,
+            factor_ppm=st.none() | st.integers(1, 1_000_000),
+            protection=mostly,
+            raise_ancestors=switches,
+        ),
+        memory_qos_level=st.builds(
+            MemoryQoSLevelSettings,
+            enabled=mostly,
+            fail=never,
+            level=levels,
+        ),
+        unified_annotations=st.builds(
+            UnifiedAnnotationsSettings,
+            enabled=mostly,
+            fail=never,
+            allowed=st.just(ALLOWABLE),
+        ),
+    ),
+)

@@ -13,6 +13,7 @@ from nriplugin.engine.explain import (
     ExplainedPod,
     explain_pod,
 )
+from nriplugin.engine.settings import Config, MemoryQoSSettings, Settings
 from nriplugin.errors import ConfigError
 from nriplugin.kube.manifests import read_manifests
 
@@ -135,3 +136,33 @@ def test_it_is_ready_for_json() -> None:
     """Nothing but plain values."""
     pod = explained({"limits": {"cpu": 0.5}})
     assert json.loads(json.dumps(dataclasses.asdict(pod)))["qos_class"] == "Burstable"
+
+
+def test_a_sidecars_estimate_is_its_smallest_siblings() -> None:
+    """As on the node: so its limit is all that is protected, and nothing without."""
+    small = {"requests": {"memory": "64Mi"}}
+    document = {
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {
+            "initContainers": [
+                {"name": name, "restartPolicy": "Always", "resources": given}
+                for name, given in (
+                    ("proxy", small),
+                    ("limited", {**small, "limits": {"memory": "128Mi"}}),
+                )
+            ],
+            "containers": [
+                {"name": "app", "resources": {"requests": {"memory": "4Gi"}}},
+            ],
+        },
+    }
+    [pod] = read_manifests([document]).pods
+    facts = dataclasses.replace(TYPICAL_NODE, memory_capacity_bytes=64 << 30)
+    config = Config(base=Settings(memory_qos=MemoryQoSSettings(enabled=True)))
+    found = {
+        one.name: {file.file: file.value for file in one.files}
+        for one in explain_pod(pod, config, facts).containers
+    }
+    assert "memory.low" not in found["proxy"]
+    assert found["limited"]["memory.low"] == str(128 << 20)

@@ -28,8 +28,14 @@ from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import Decision, Level, When
 from nriplugin.engine.memory import throttle_at
 from nriplugin.engine.model import Container, NodeFacts, Pod
-from nriplugin.engine.settings import Config, MemoryQoSSettings
+from nriplugin.engine.settings import (
+    Config,
+    MemoryQoSLevelSettings,
+    MemoryQoSSettings,
+)
 from nriplugin.engine.updating import decide_update
+from nriplugin.kube.oomscore import oom_score_adj
+from nriplugin.kube.qos import QOSClass
 
 ON = MemoryQoSSettings(enabled=True)
 GUARANTEED = POD._replace(cgroup_parent="kubepods-pod7b0f.slice")
@@ -237,6 +243,56 @@ def test_an_estimate_is_never_above_the_limit() -> None:
     assert decision.files["memory.low"] == str(MIB)
 
 
+LARGE = replace(
+    NODE, memory_capacity_bytes=256 * GIB, memory_allocatable_bytes=250 * GIB
+)
+
+
+def burstable(request: int, limit: int | None, facts: NodeFacts = LARGE) -> Container:
+    """Return a container as NRI shows it: with the score that kubelet gives it."""
+    capacity = facts.memory_capacity_bytes
+    assert capacity is not None
+    score = oom_score_adj(QOSClass.BURSTABLE, request, capacity)
+    return asking(None, limit, oom_score_adj=score)
+
+
+@pytest.mark.parametrize("limit_mib", [64, 300, 4096, 4200, 100_000])
+def test_what_may_have_requested_its_limit_is_not_throttled(limit_mib: int) -> None:
+    """kubelet would not either, and the score does not tell that it did."""
+    limit = limit_mib * MIB
+    decision = decided(burstable(limit, limit), facts=LARGE)
+    assert "memory.high" not in decision.files
+    assert "may have requested" in left(decision)["memory.high"]
+
+
+@given(st.integers(0, 64 * GIB), st.integers(1 << 20, 64 * GIB))
+def test_an_estimate_never_throttles_below_kubelets_memory_high(
+    request: int, limit: int
+) -> None:
+    """Nor protects more than was requested."""
+    request = min(request, limit)
+    decision = decided(burstable(request, limit), facts=LARGE)
+    high = decision.files.get("memory.high")
+    assert high is None or int(high) >= throttle_at(request, limit, 900_000, 4096)
+    assert int(decision.files.get("memory.low", "0")) <= request
+
+
+def test_what_could_be_a_siblings_score_protects_nothing() -> None:
+    """A sidecar has the score of its pod's smallest container, if that is lower."""
+    sidecar = burstable(4 * GIB, None)
+    decision = decided(sidecar, facts=LARGE)
+    assert "memory.low" not in decision.files
+    assert "memory-request" in left(decision)["memory.low"]
+    level = config(memory_qos_level=MemoryQoSLevelSettings(enabled=True))
+    decision = decide(annotated(qos_level="LC"), sidecar, LARGE, level)
+    assert "memory.low" not in decision.files
+    # Its own limit is all that it can have requested, and an annotation tells exactly.
+    limited = burstable(4 * GIB, 128 * MIB)
+    assert decided(limited, facts=LARGE).files["memory.low"] == str(128 * MIB)
+    stated = decided(sidecar, annotated(memory_request="64Mi"), LARGE)
+    assert stated.files["memory.low"] == str(64 * MIB)
+
+
 @pytest.mark.parametrize(
     "value",
     ["", "x", "-1", "2Gi", "9" * 200, "1e99", "512Mi\n", "../..", "１Gi", "0x10"],
@@ -317,8 +373,8 @@ UNSET = {"memory.high": "max", "memory.low": "0", "memory.min": "0"}
         (POD, {"memory.low": str(MIB), "memory.high": "966471680"}),
         (GUARANTEED, {"memory.min": str(MIB), "memory.high": "966471680"}),
         (
-            annotated(**{"memory.high": "8192"}),
-            {"memory.low": str(MIB), "memory.high": "8192"},
+            annotated(**{"memory.high": str(2 * MIB)}),
+            {"memory.low": str(MIB), "memory.high": str(2 * MIB)},
         ),
     ],
 )

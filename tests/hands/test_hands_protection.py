@@ -13,6 +13,7 @@ from nriplugin.cgroup.journal import Journal
 from nriplugin.engine.decision import Level
 from nriplugin.hands.hands import Hands
 from nriplugin.hands.protection import without_effect
+from nriplugin.hands.telling import GapWarnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,41 +35,86 @@ def low(**pages: int | str) -> dict[str, str]:
     }
 
 
+NO, PART = "has no effect", "has only part of its effect"
+
+
 @pytest.mark.parametrize(
-    ("held", "counts", "lacking"),
+    ("held", "effect", "level", "lacking"),
     [
-        # Nobody above has any: the one at the top is named.
-        ({}, 0, f"{KUBEPODS} has 0, expected {4 * PAGE}"),
-        ({"kubepods": 4, "qos": 4}, 0, f"{POD} has 0, expected {4 * PAGE}"),
-        ({"kubepods": 4, "qos": 4, "pod": 4}, None, ""),
-        ({"kubepods": "max", "qos": "max", "pod": "max"}, None, ""),
-        ({"kubepods": "max", "qos": "max", "pod": 1}, 1, f"{POD} has {PAGE}, "),
+        # None above has any: the one at the top is named.
+        ({}, NO, "kubepods", f"{KUBEPODS} has {LOW}=0, expected {4 * PAGE}"),
+        ({"kubepods": 4}, NO, "qos", f"{QOS} has {LOW}=0, expected {4 * PAGE}"),
+        (
+            {"kubepods": 4, "qos": 4},
+            NO,
+            "pod",
+            f"{POD} has {LOW}=0, expected {4 * PAGE}",
+        ),
+        ({"kubepods": 4, "qos": 4, "pod": 4}, "", "", ""),
+        ({"kubepods": "max", "qos": "max", "pod": "max"}, "", "", ""),
+        (
+            {"kubepods": "max", "qos": "max", "pod": 1},
+            PART,
+            "pod",
+            f"{POD} has {LOW}={PAGE}, expected {4 * PAGE}",
+        ),
         # Siblings share what there is.
         (
             {"kubepods": 9, "qos": 9, "pod": 4, "sidecar": 4},
-            2,
-            f"{POD} has {4 * PAGE}, expected {8 * PAGE}",
+            PART,
+            "pod",
+            f"{POD} has {LOW}={4 * PAGE}, expected {8 * PAGE}",
         ),
     ],
 )
+@pytest.mark.parametrize("raised", [True, False])
 def test_protection_without_effect_is_put_into_words(
-    held: dict[str, int | str], counts: int | None, lacking: str
+    held: dict[str, int | str], effect: str, level: str, lacking: str, raised: bool
 ) -> None:
-    """With the cgroup that has too little, and how much it takes."""
+    """With the cgroup that has too little, how much it takes, and the setting."""
     kernel = kernel_with(*ALL, files=low(**held).items())
-    found = without_effect(kernel.tree, POD, None, {LOW: str(4 * PAGE)})
-    if counts is None:
+    wanted = {LOW: str(4 * PAGE)}
+    found = without_effect(kernel.tree, POD, None, wanted, raised=raised)
+    if not effect:
         assert found == []
         return
-    (text,) = found
-    assert text.startswith(f"{LOW} {4 * PAGE}: counts for {counts * PAGE} bytes: ")
-    assert lacking in text
+    advice = "set memoryQoS.raiseAncestors: true"
+    if raised:
+        advice = "although memoryQoS.raiseAncestors is true"
+    (gap,) = found
+    assert (gap.file, gap.level) == (LOW, level)
+    assert gap.text == f"{LOW} of containers {effect}: {lacking}; {advice}"
+
+
+def test_each_reason_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A reason is a file and the level of the cgroup that lacks it, whoever's pod."""
+    warnings = GapWarnings()
+    other = f"{QOS}/podother"
+    kernel = kernel_with(*ALL, other)
+
+    def told(pod: str, file: str = LOW) -> list[str]:
+        caplog.clear()
+        files = {file: str(4 * PAGE)}
+        gaps = without_effect(kernel.tree, pod, None, files, raised=False)
+        warnings.tell(gaps)
+        return [record.getMessage() for record in caplog.records]
+
+    (line,) = told(POD)
+    assert line.startswith(f"{LOW} of containers has no effect: {KUBEPODS} has")
+    assert told(POD) == told(other) == []
+    kernel.files.update(low(kubepods="max", qos="max"))
+    (line,) = told(POD)
+    assert f": {POD} has {LOW}=0" in line
+    assert told(other) == []
+    (line,) = told(POD, "memory.min")
+    assert line.startswith("memory.min of containers has no effect: ")
 
 
 @pytest.mark.parametrize("files", [{}, {LOW: "0"}, {LOW: "max"}, {"memory.high": "1"}])
 def test_what_protects_nothing_needs_nothing(files: dict[str, str]) -> None:
     """Whatever is above."""
-    assert without_effect(kernel_with(*ALL).tree, POD, None, files) == []
+    tree = kernel_with(*ALL).tree
+    assert without_effect(tree, POD, None, files, raised=False) == []
 
 
 @pytest.fixture

@@ -113,7 +113,10 @@ def test_protection_without_effect_is_told(tmp_path: Path) -> None:
     done = bundle.handle(config(text % "false"))
     low = bundle.read("memory.low")["memory.low"]
     (line,) = done.remarks
-    assert line.startswith(f"memory.low {low}: counts for 0 bytes: /kubepods has 0")
+    assert line == (
+        f"memory.low of containers has no effect: /kubepods has memory.low=0, "
+        f"expected {low}; set memoryQoS.raiseAncestors: true"
+    )
     assert done.failures == []
     bundle.write("memory.low", "0")
     assert bundle.handle(config(text % "true")) == NOTHING

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nriplugin.kube.annotations import MAX_VALUE, read_annotations
-from nriplugin.kube.oomscore import oom_score_adj, request_of
+from nriplugin.kube.oomscore import oom_score_adj, request_range
 from nriplugin.kube.podgroup import membership
 from nriplugin.kube.qos import QOSClass, qos_of_cgroup
 
@@ -101,15 +101,20 @@ def test_membership(
 
 
 @given(st.integers(0, 64 * GIB), st.integers(GIB, 64 * GIB))
-def test_the_request_behind_a_score(request: int, capacity: int) -> None:
-    """Never more than it was, and at most two thousandths of the capacity less."""
-    request = min(request, capacity * 995 // 1000)
+def test_the_requests_behind_a_score(request: int, capacity: int) -> None:
+    """The true one is among them, and both ends have that very score."""
+    request = min(request, capacity)
     score = oom_score_adj(QOSClass.BURSTABLE, request, capacity)
-    found = request_of(score, capacity)
+    found = request_range(score, capacity)
     assert found is not None
-    assert found <= request
-    assert request - found <= 2 * capacity / 1000 + 1
-    assert oom_score_adj(QOSClass.BURSTABLE, found, capacity) == score
+    least, most = found
+    assert least <= request <= most
+    assert oom_score_adj(QOSClass.BURSTABLE, least, capacity) == score
+    assert oom_score_adj(QOSClass.BURSTABLE, most, capacity) == score
+    if least > 0:
+        assert oom_score_adj(QOSClass.BURSTABLE, least - 1, capacity) > score
+    if score > 3:
+        assert oom_score_adj(QOSClass.BURSTABLE, most + 1, capacity) < score
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_the_kubelets_scores(qos: QOSClass, request_bytes: int, score: int) -> N
 @pytest.mark.parametrize("score", [-1000, -997, 0, 2, 1000])
 def test_other_scores_give_nothing_away(score: int) -> None:
     """They do not depend on the request."""
-    assert request_of(score, GIB) is None
+    assert request_range(score, GIB) is None
 
 
 @pytest.mark.parametrize(
