@@ -30,7 +30,8 @@ class Node:
     """One kind of node.
 
     `root` and `kernel` are Debian suites; `runtime` is containerd or crio, `config`
-    the runtime's configuration in guest/etc, `nri` whether the runtime offers it.
+    the runtime's configuration in guest/etc, `nri` whether the runtime offers it,
+    `other_plugins` whether it has plugins of other projects to live beside.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Node:
     cgroup: int = 2
     driver: str = "cgroupfs"
     nri: bool = True
+    other_plugins: bool = False
 
 
 NODES = {
@@ -54,6 +56,7 @@ NODES = {
             kernel="forky",
             runtime="containerd",
             config="containerd-2.toml",
+            other_plugins=True,
         ),
         Node(
             name="containerd-1.7",

@@ -36,6 +36,8 @@ def payload(node: Node) -> Path:
         tools.append(programs.crio())
     if not node.nri:
         tools.append(programs.critest())
+    if node.other_plugins:
+        tools.append(programs.memory_qos())
     wheels = _wheels(root)
 
     def build(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""crictl, critest and CRI-O, which Debian lacks: released versions, built with Go.
+"""Programs that Debian lacks, in released versions, built with Go.
 
 Each has a module of its own in programs/, whose go.sum pins what the proxy may send.
 """
@@ -55,6 +55,23 @@ def crio() -> Path:
         run("gcc", "-std=c99", "-Os", "-static", "-o", directory / "pinns", *files)
 
     return built("crio", _key("crio"), "CRI-O: building (about three minutes)", build)
+
+
+def memory_qos() -> Path:
+    """Return the directory with `memory-qos`, an NRI plugin of the nri-plugins project.
+
+    A module that its own needs but that no proxy has is replaced by an empty one.
+    """
+    return built(
+        "memory-qos",
+        _key("memory-qos"),
+        "memory-qos: building (about a minute)",
+        lambda directory: _go_build(
+            "memory-qos",
+            "github.com/containers/nri-plugins/cmd/plugins/memory-qos",
+            directory,
+        ),
+    )
 
 
 def _key(name: str) -> str:

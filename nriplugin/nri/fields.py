@@ -93,7 +93,7 @@ def _key_of(marked: str) -> str:
 # One value, owned as a whole.
 
 
-def _replace(overlay: Overlay, field: OwnedField) -> None:
+def _set_message(overlay: Overlay, field: OwnedField) -> None:
     """Replace a message; a wrapper with a zero in it is a value like any other."""
     overlay.claims.claim(field.name)
     for target in overlay.targets(field):
@@ -101,7 +101,7 @@ def _replace(overlay: Overlay, field: OwnedField) -> None:
         target.CopyFrom(overlay.value(field))
 
 
-def _replace_text(overlay: Overlay, field: OwnedField) -> None:
+def _set_text(overlay: Overlay, field: OwnedField) -> None:
     """Replace a string."""
     overlay.claims.claim(field.name)
     parent, _, name = field.path.rpartition(".")
@@ -109,7 +109,7 @@ def _replace_text(overlay: Overlay, field: OwnedField) -> None:
         setattr(target, name, overlay.value(field))
 
 
-def _replace_args(overlay: Overlay, field: OwnedField) -> None:
+def _set_args(overlay: Overlay, field: OwnedField) -> None:
     """Replace the command line; an empty first argument overrides another plugin."""
     args = list(overlay.value(field))
     if not args[0]:
@@ -120,7 +120,7 @@ def _replace_args(overlay: Overlay, field: OwnedField) -> None:
         target[:] = args
 
 
-def _replace_rdt(overlay: Overlay, field: OwnedField) -> None:
+def _set_rdt(overlay: Overlay, field: OwnedField) -> None:
     """Replace parts of the RDT settings; `remove` overrides other plugins first."""
     given = overlay.value(field)
     (collected,) = overlay.targets(field)
@@ -196,7 +196,7 @@ def _append_hooks(overlay: Overlay, field: OwnedField) -> None:
         target.MergeFrom(overlay.value(field))
 
 
-def _replace_entries(
+def _set_entries(
     overlay: Overlay, field: OwnedField, key: str, tell_removals: bool = False
 ) -> None:
     """Set entries of a list by key; `-key` removes one, or overrides its owner."""
@@ -217,7 +217,7 @@ def _replace_entries(
         collected.extend(removed[alone] for alone in removed.keys() - _keys(added, key))
 
 
-def _replace_namespaces(overlay: Overlay, field: OwnedField) -> None:
+def _set_namespaces(overlay: Overlay, field: OwnedField) -> None:
     """Set namespaces by type; `-type` removes one and is told to the runtime."""
     collected, shown = overlay.targets(field)
     by_type = {entry.type: entry for entry in shown}
@@ -271,10 +271,13 @@ _CPU = {
 
 _RESOURCES = "linux.resources"
 _AMOUNTS = (
-    *(OwnedField(f, f"{_RESOURCES}.memory.{n}", _replace) for n, f in _MEMORY.items()),
-    *(OwnedField(f, f"{_RESOURCES}.cpu.{n}", _replace) for n, f in _CPU.items()),
-    OwnedField(nri.CPUSetCPUs, f"{_RESOURCES}.cpu.cpus", _replace_text),
-    OwnedField(nri.CPUSetMems, f"{_RESOURCES}.cpu.mems", _replace_text),
+    *(
+        OwnedField(f, f"{_RESOURCES}.memory.{n}", _set_message)
+        for n, f in _MEMORY.items()
+    ),
+    *(OwnedField(f, f"{_RESOURCES}.cpu.{n}", _set_message) for n, f in _CPU.items()),
+    OwnedField(nri.CPUSetCPUs, f"{_RESOURCES}.cpu.cpus", _set_text),
+    OwnedField(nri.CPUSetMems, f"{_RESOURCES}.cpu.mems", _set_text),
     OwnedField(
         nri.HugepageLimits,
         f"{_RESOURCES}.hugepage_limits",
@@ -283,36 +286,36 @@ _AMOUNTS = (
 )
 _FILES_AND_CLASSES = (
     OwnedField(nri.CgroupsUnified, f"{_RESOURCES}.unified", _set_keys),
-    OwnedField(nri.BlockioClass, f"{_RESOURCES}.blockio_class", _replace),
-    OwnedField(nri.RdtClass, f"{_RESOURCES}.rdt_class", _replace),
+    OwnedField(nri.BlockioClass, f"{_RESOURCES}.blockio_class", _set_message),
+    OwnedField(nri.RdtClass, f"{_RESOURCES}.rdt_class", _set_message),
 )
 
 UPDATED = (*_AMOUNTS, *_FILES_AND_CLASSES)
 
-_ENTRIES_BY_PATH = partial(_replace_entries, key="path")
-_MOUNTS = partial(_replace_entries, key="destination", tell_removals=True)
+_ENTRIES_BY_PATH = partial(_set_entries, key="path")
+_MOUNTS = partial(_set_entries, key="destination", tell_removals=True)
 
 ADJUSTED = (
     OwnedField(nri.Annotations, "annotations", _set_or_remove_keys),
     OwnedField(nri.Mounts, "mounts", _MOUNTS),
-    OwnedField(nri.Env, "env", partial(_replace_entries, key="key")),
-    OwnedField(nri.Args, "args", _replace_args),
+    OwnedField(nri.Env, "env", partial(_set_entries, key="key")),
+    OwnedField(nri.Args, "args", _set_args),
     OwnedField(nri.OciHooks, "hooks", _append_hooks),
     OwnedField(nri.Devices, "linux.devices", _ENTRIES_BY_PATH),
     *_AMOUNTS,
     OwnedField(nri.Devices, f"{_RESOURCES}.devices", _append_unowned),
     *_FILES_AND_CLASSES,
-    OwnedField(nri.PidsLimit, f"{_RESOURCES}.pids", _replace),
-    OwnedField(nri.CgroupsPath, "linux.cgroups_path", _replace_text),
-    OwnedField(nri.OomScoreAdj, "linux.oom_score_adj", _replace),
-    OwnedField(nri.IoPriority, "linux.io_priority", _replace),
-    OwnedField(nri.SeccompPolicy, "linux.seccomp_policy", _replace),
-    OwnedField(nri.Namespace, "linux.namespaces", _replace_namespaces),
+    OwnedField(nri.PidsLimit, f"{_RESOURCES}.pids", _set_message),
+    OwnedField(nri.CgroupsPath, "linux.cgroups_path", _set_text),
+    OwnedField(nri.OomScoreAdj, "linux.oom_score_adj", _set_message),
+    OwnedField(nri.IoPriority, "linux.io_priority", _set_message),
+    OwnedField(nri.SeccompPolicy, "linux.seccomp_policy", _set_message),
+    OwnedField(nri.Namespace, "linux.namespaces", _set_namespaces),
     OwnedField(nri.Sysctl, "linux.sysctl", _set_or_remove_keys),
     OwnedField(nri.LinuxNetDevices, "linux.net_devices", _set_or_remove_keys),
-    OwnedField(nri.LinuxSched, "linux.scheduler", _replace),
-    OwnedField(nri.RdtClosID, "linux.rdt", _replace_rdt, shown=False),
-    OwnedField(nri.MemoryPolicy, "linux.memory_policy", _replace, shown=False),
+    OwnedField(nri.LinuxSched, "linux.scheduler", _set_message),
+    OwnedField(nri.RdtClosID, "linux.rdt", _set_rdt, shown=False),
+    OwnedField(nri.MemoryPolicy, "linux.memory_policy", _set_message, shown=False),
     OwnedField(nri.Rlimits, "rlimits", partial(_append, key="type")),
     OwnedField(
         nri.CdiDevices, "CDI_devices", partial(_append, key="name"), shown=False

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 DEFAULT_SOCKET = "/var/run/nri/nri.sock"
 DEFAULT_NAME = "nriplugin"
-# The last one: a plugin sees what those with a lower index have set. At an earlier
-# index our files would silently outweigh the shares or the quota that a later plugin
-# sets, because an OCI runtime writes files last.
+# The last one: a plugin is shown what those before it have set. At a lower index
+# our files would silently outweigh the shares or the quota that a later plugin sets,
+# because an OCI runtime writes `unified` last.
 DEFAULT_INDEX = "99"
 
 ENV_NAME = "NRI_PLUGIN_NAME"

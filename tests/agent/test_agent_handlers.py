@@ -118,6 +118,7 @@ CASES: dict[str, Case] = {
     ),
 }
 CLEARED = {"cpuQoS"}
+NO_SHARES = nri.LinuxResources(cpu=nri.LinuxCPU(shares=nri.OptionalUInt64(value=0)))
 
 
 @pytest.fixture(params=CASES)
@@ -169,8 +170,8 @@ ONCE = {
 }
 
 
-def test_an_update_is_answered_with_files_and_nothing_else(name: str) -> None:
-    """The answer is laid over the request; what it repeats would count as ours."""
+def test_an_update_is_answered_with_our_files_alone(name: str) -> None:
+    """What the answer repeats of the request no other plugin could set any more."""
     config, annotations, facts, files = CASES[name]
     pod, app = pod_at(annotations=annotations), container_at(oom_score=SCORE)
     asked = asking()
@@ -191,11 +192,7 @@ def test_an_update_is_answered_with_files_and_nothing_else(name: str) -> None:
         file: value for file, value in files.items() if file not in ONCE.get(name, ())
     }
     sent.ClearField("unified")
-    if name in CLEARED:
-        assert sent.cpu.HasField("shares")
-        assert sent.cpu.shares.value == 0
-        sent.ClearField("cpu")
-    assert sent == nri.LinuxResources()
+    assert sent == (NO_SHARES if name in CLEARED else nri.LinuxResources())
 
 
 def test_what_the_runtime_applies_after_an_update(tmp_path: Path) -> None:
@@ -381,7 +378,4 @@ def test_cri_o_that_drops_unified_is_not_sent_shares_beside_idle() -> None:
         peer.begin(runtime_name="cri-o", runtime_version="1.35.2")
         answer = peer.ask("UpdateContainer", request, nri.UpdateContainerResponse)
     (update,) = answer.update
-    sent = update.linux.resources
-    assert sent.cpu.HasField("shares")
-    assert sent.cpu == nri.LinuxCPU(shares=nri.OptionalUInt64(value=0))
-    assert not sent.HasField("memory")
+    assert update.linux.resources == NO_SHARES

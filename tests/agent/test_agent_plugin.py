@@ -104,8 +104,8 @@ def test_a_container_without_numbers_is_left_alone() -> None:
     assert NodePlugin().create_container(viewed(container())) is None
 
 
-def test_an_update_is_answered_with_our_files_alone() -> None:
-    """What is repeated of the request counts as ours, and others could not set it."""
+def test_an_update_carries_our_files_alone() -> None:
+    """The runtime lays them over kubelet's request; what that has is not repeated."""
     asked = container(**APP).linux.resources
     asked.cpu.cpus = "0-3"
     asked.memory.swap.value = 1 << 29
@@ -114,10 +114,8 @@ def test_an_update_is_answered_with_our_files_alone() -> None:
     assert response is not None
     (entry,) = response.update
     assert entry.container_id == "c1"
-    unified = dict(entry.linux.resources.unified)
-    assert unified == {k: v for k, v in FILES.items() if k != "memory.max"}
-    entry.linux.resources.ClearField("unified")
-    assert entry.linux.resources == nri.LinuxResources()
+    files = {file: value for file, value in FILES.items() if file != "memory.max"}
+    assert entry.linux.resources == nri.LinuxResources(unified=files)
 
 
 def test_an_update_without_numbers_is_left_alone() -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.gopeers import Child, GoRuntimeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from support.gopeers import GoRuntime, Starter
@@ -47,7 +47,7 @@ CONTAINER = {
 
 
 @pytest.fixture
-def policy(go_peers: Path, version: str, runtime: GoRuntime) -> Iterator[Policy]:
+def policy(go_peers: Path, version: str, runtime: GoRuntime) -> Policy:
     """Starts a plugin on the Go library that sets given resources."""
 
     def start(idx: str, create: dict[str, Any], update: dict[str, Any]) -> Child:
@@ -58,7 +58,7 @@ def policy(go_peers: Path, version: str, runtime: GoRuntime) -> Iterator[Policy]
             *("-set-at-update", json.dumps(update)),
         )
 
-    yield start
+    return start
 
 
 def unified_of(message: dict[str, Any]) -> dict[str, str]:
