@@ -31,10 +31,9 @@ from nriplugin.agent.survey import Ownership, recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert.sources import core_from_nri
-from nriplugin.engine.case import wishes_in
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
-from nriplugin.engine.rawfiles import OWNABLE
+from nriplugin.engine.ours import others_files
 from nriplugin.engine.settings import Send
 from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError, RequestFails
@@ -510,12 +509,9 @@ def _others(container: Container, decision: Decision) -> list[str]:
     A node that sends only what differs keeps its specifications free of us, unless it
     has something to send.
     """
-    unified = container.resources.unified
-    sparing = decision.settings.resources.send is Send.DIFFERENT
-    if not unified or (sparing and not decision.files):
+    if not decision.files and decision.settings.resources.send is Send.DIFFERENT:
         return []
-    wishes = wishes_in(unified)
-    return [file for file in wishes if file in OWNABLE and file not in decision.files]
+    return others_files(container.resources.unified, decision.files)
 
 
 def _bare(resources: Resources) -> Container:

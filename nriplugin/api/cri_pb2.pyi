@@ -604,20 +604,40 @@ Global___CreateContainerResponse: typing_extensions.TypeAlias = CreateContainerR
 class ContainerConfig(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class AnnotationsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     METADATA_FIELD_NUMBER: builtins.int
+    ANNOTATIONS_FIELD_NUMBER: builtins.int
     LINUX_FIELD_NUMBER: builtins.int
     @property
     def metadata(self) -> Global___ContainerMetadata: ...
+    @property
+    def annotations(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
     @property
     def linux(self) -> Global___LinuxContainerConfig: ...
     def __init__(
         self,
         *,
         metadata: Global___ContainerMetadata | None = ...,
+        annotations: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         linux: Global___LinuxContainerConfig | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["linux", b"linux", "metadata", b"metadata"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["linux", b"linux", "metadata", b"metadata"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "linux", b"linux", "metadata", b"metadata"]) -> None: ...
 
 Global___ContainerConfig: typing_extensions.TypeAlias = ContainerConfig
 
@@ -819,14 +839,35 @@ Global___ContainerStatusResponse: typing_extensions.TypeAlias = ContainerStatusR
 class ContainerStatus(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class AnnotationsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     ID_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    ANNOTATIONS_FIELD_NUMBER: builtins.int
     RESOURCES_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: Global___ContainerState.ValueType
     @property
     def metadata(self) -> Global___ContainerMetadata: ...
+    @property
+    def annotations(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """Those of its configuration, so not its pod's."""
+
     @property
     def resources(self) -> Global___ContainerResources:
         """Not every runtime says it."""
@@ -837,10 +878,11 @@ class ContainerStatus(google.protobuf.message.Message):
         id: builtins.str = ...,
         metadata: Global___ContainerMetadata | None = ...,
         state: Global___ContainerState.ValueType = ...,
+        annotations: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         resources: Global___ContainerResources | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["metadata", b"metadata", "resources", b"resources"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "metadata", b"metadata", "resources", b"resources", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "id", b"id", "metadata", b"metadata", "resources", b"resources", "state", b"state"]) -> None: ...
 
 Global___ContainerStatus: typing_extensions.TypeAlias = ContainerStatus
 

@@ -24,10 +24,12 @@ from nriplugin.cri.undecided import Undecidable, decide_at_once
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import When
 from nriplugin.engine.model import Container, Pod
-from nriplugin.engine.ours import conclude_ours
+from nriplugin.engine.ours import conclude_ours, others_files
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.updating import decide_update
 from nriplugin.hands.facts import facts_of_pod
+from nriplugin.kube.managed import KEY as MANAGED_KEY
+from nriplugin.kube.managed import render_managed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -152,14 +154,17 @@ class Interceptor:
         self._writing.check_protection(pod, decision)
         self._tell(pod, container, decision)
         pending = tuple(w for w in decision.writes if w.when is When.AFTER)
-        given = _sent(container.resources, decision)
+        given, ours = _sent(container.resources, decision), decision.expected()
         container = container._replace(
             resources=given._replace(unified={**given.unified, **decision.files}),
-            ours=decision.expected(),
+            ours=ours,
         )
         known = Known(message.pod_sandbox_id, container, pending)
         then = partial(self._created, key, described, known)
-        if _put(decision, resources):
+        if ours:
+            others = others_files(given.unified, decision.files)
+            message.config.annotations[MANAGED_KEY] = render_managed(ours, others)
+        if _put(decision, resources) or ours:
             request = message.SerializeToString()
         parts = any(write.part for write in decision.writes)
         refused = partial(self._writing.not_created, key, pod) if parts else None

@@ -14,8 +14,11 @@ from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.convert.sources import from_cri, from_oci
 from nriplugin.cri.inventory import Known
 from nriplugin.engine.model import Container, Pod
+from nriplugin.engine.ours import owned_by_record
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.errors import ConversionError
+from nriplugin.kube.managed import KEY as MANAGED_KEY
+from nriplugin.kube.managed import parse_managed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,14 +73,19 @@ def resources_of(message: cri.LinuxContainerResources) -> Resources:
 
 
 def told_of(sandbox_id: str, response: cri.ContainerStatusResponse) -> Told:
-    """Read a container from its status. Who set what in `unified` is not known."""
+    """Read a container from its status, and which files are ours from our record."""
     status, spec = response.status, _spec(response.info)
+    resources = _resources(status, spec)
+    text = status.annotations.get(MANAGED_KEY)
+    managed = None if text is None else parse_managed(text)
+    ours = managed and owned_by_record(managed, resources.unified, shown=bool(spec))
     score = _mapping(spec, "process").get("oomScoreAdj")
     container = Container(
         name=status.metadata.name,
         id=status.id,
-        resources=_resources(status, spec),
+        resources=resources,
         oom_score_adj=score if isinstance(score, int) else None,
+        ours=ours,
     )
     return Told(Known(sandbox_id, container), _cgroup(spec))
 

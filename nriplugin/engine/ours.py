@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.convert.model import UNLIMITED
+from nriplugin.engine.case import wishes_in
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import CORE_FILES
 from nriplugin.engine.rawfiles import OWNABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from nriplugin.convert.model import Amount
     from nriplugin.engine.model import Container, NodeFacts, Pod
@@ -55,6 +56,16 @@ def owned_by_record(
     for file in managed.others:
         owned.pop(file, None)
     return owned
+
+
+def others_files(unified: Mapping[str, str], sent: Collection[str]) -> list[str]:
+    """Return the files with somebody else's value, to be recorded as not ours.
+
+    `unified` is what a container comes with, `sent` the files that we set.
+    """
+    if not unified:
+        return []
+    return [f for f in wishes_in(unified) if f in OWNABLE and f not in sent]
 
 
 def conclude_ours(

@@ -187,6 +187,7 @@ class FakeRuntime:
         response = cri.ContainerStatusResponse(info=_info(spec))
         response.status.id = container_id
         response.status.metadata.CopyFrom(made.config.metadata)
+        response.status.annotations.update(made.config.annotations)
         if self.repeats_resources:
             response.status.resources.linux.CopyFrom(given)
         return response.SerializeToString()

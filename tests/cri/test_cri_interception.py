@@ -129,6 +129,8 @@ def test_fields_that_we_do_not_know_survive_a_creation(
     (got,) = created(fake)
     assert dict(got.config.linux.resources.unified) == FILES
     got.config.linux.resources.unified.clear()
+    assert list(got.config.annotations) == ["managed.cgroup2.nri.io"]
+    got.config.annotations.clear()
     assert got.SerializeToString(deterministic=True) == sent
 
 
