@@ -1,4 +1,4 @@
-"""How tests are shared between processes, if there are several."""
+"""How tests are shared between processes, and what holds for all properties."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 from nodes.catalog import NODES
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
 OF_NODE = re.compile(rf"^tests/node/.*[\[-]({'|'.join(map(re.escape, NODES))})[\]-]")
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(optionalhook=True)

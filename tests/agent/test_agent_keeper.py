@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 # Far longer than anything here takes; only a failure waits for so long.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Clock:

@@ -21,7 +21,7 @@ GOOD = "failurePolicy: fail\n"
 BAD = "failurePolicy: maybe\n"
 
 # Far longer than anything here takes; only a failure waits for so long.
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Applied:

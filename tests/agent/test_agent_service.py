@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 APP = {"shares": 1024, "quota_us": 50_000, "limit_bytes": 1 << 28}
 FILES = {"cpu.weight": "100", "cpu.max": "50000 100000", "memory.max": "268435456"}
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 class Client:

@@ -266,12 +266,12 @@ def test_killed_and_started_again_under_load(
     process.end()
 
 
-def test_a_hundred_creations_at_once(process: Process, fake: FakeRuntime) -> None:
+def test_many_creations_at_once(process: Process, fake: FakeRuntime) -> None:
     """Each has its own files."""
     with Client(process.path) as kubelet:
         sandbox_id = kubelet.run_pod()
         made = in_threads(
-            100,
+            30,
             lambda number: kubelet.create(
                 sandbox_id, memory_limit_in_bytes=(number + 1) << 20
             ),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Finished = subprocess.CompletedProcess[str]
 
-PATIENCE_S = 25
+PATIENCE_S = 60
 # Nearly nothing, as a runtime gives it.
 BARE: Mapping[str, str] = {"LC_ALL": "C"}
 MODULES = """

@@ -26,7 +26,6 @@ def footprint(child: Child) -> tuple[int, int]:
     return len(os.listdir(f"{proc}/fd")), len(os.listdir(f"{proc}/task"))
 
 
-@pytest.mark.timeout(60)
 def test_restarts_of_the_runtime(
     runtime: GoRuntime, observer: Starter, log: CallLog
 ) -> None:

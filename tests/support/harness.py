@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 Response = TypeVar("Response", bound=Message)
 
-PATIENCE_S = 10.0
+# Far longer than anything takes, also on a busy machine; only a failure waits for it.
+PATIENCE_S = 60.0
 
 
 class Recorder(Plugin):
