@@ -11,21 +11,26 @@ is undone by that, a `memory.swap.max` of 0 for one. So it is looked at before, 
 back. systemd writes after it has answered, in its next turn; a second question that it
 can only answer after that turn makes the order certain.
 
+What the kernel refuses is still the unit's, and systemd would write it again with each
+`daemon-reload`. So the unit is then given what the file holds.
+
 cgroup v1 is left alone: its files have other properties, and systemd drops them.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nriplugin.cgroup.paths import SCOPE, SLICE, expand_slice
-from nriplugin.cgroup.quirks_contents import putting_back, same
+from nriplugin.cgroup.quirks_contents import putting_back, same, writes
 from nriplugin.cgroup.systemd_properties import settled, unit_properties
 from nriplugin.errors import CgroupError, ConfigError, NRIPluginError
 
 if TYPE_CHECKING:
     from nriplugin.cgroup.registry import Resource
+    from nriplugin.cgroup.systemd_properties import Property
     from nriplugin.cgroup.tree import Tree
 
 KUBE_ROOT = "/kubepods.slice"
@@ -106,35 +111,46 @@ class SystemdWriter:
         if properties is None:
             return False
         held, others = _read(tree, path), _snapshot(tree, cgroup, file)
+        earlier = _earlier(tree, cgroup, file, content, held)
         try:
-            body = (unit, True, properties)
-            self._call(_MANAGER, "SetUnitProperties", "sba(sv)", body)
-            self._call(_PEER, "Ping")
+            self._set(unit, properties)
         except NRIPluginError as exc:
             # Without an answer it may have been done all the same.
             undone = _put_back(tree, cgroup, others)
             return f"systemd, {unit}: {exc}{undone and '; '}{undone}"
         undone = _put_back(tree, cgroup, others)
         now = _read(tree, path)
-        if now == held and not same(file, settled(file, content), now or ""):
-            self._withdraw(unit, file, content, now or "")
-            return f"systemd, {unit}: it took {content!r}, but {file} is {now!r} still"
-        return undone or True
+        if now != held or same(file, settled(file, content), now or ""):
+            return undone or True
+        reason = f"systemd, {unit}: it took {content!r}, but {file} is {now!r} still"
+        if held is None:
+            return reason
+        kept = self._withdraw(unit, earlier, held)
+        _put_back(tree, cgroup, others)
+        _write_again(tree, path, held)
+        return f"{reason}{kept and '; '}{kept}"
 
-    def _withdraw(self, unit: str, file: str, content: str, held: str) -> None:
-        """Take a limit back that the kernel has no device for; systemd keeps it."""
-        if file != "io.max":
-            return
-        undone = unit_properties(
-            file, putting_back(file, held, [content]), lambda: held
-        )
+    def _withdraw(self, unit: str, earlier: list[Property] | None, held: str) -> str:
+        """Give the unit what the file holds, for what the kernel has refused.
+
+        systemd would write the refused value again with the next `daemon-reload`.
+
+        Returns:
+            Why the unit has it still, in a few words; nothing, if it has not.
+        """
+        if earlier is None:
+            return f"the unit keeps it, because no property says {held!r}"
         try:
-            if undone is not None:
-                self._call(
-                    _MANAGER, "SetUnitProperties", "sba(sv)", (unit, True, undone)
-                )
-        except NRIPluginError:
-            return  # the caller says that it did not work
+            self._set(unit, earlier)
+        except NRIPluginError as exc:
+            return f"the unit keeps it: {exc}"
+        return ""
+
+    def _set(self, unit: str, properties: list[Property]) -> None:
+        """Set properties, and wait until systemd has written their files."""
+        body = (unit, True, properties)
+        self._call(_MANAGER, "SetUnitProperties", "sba(sv)", body)
+        self._call(_PEER, "Ping")
 
     def settled(
         self, tree: Tree, resource: Resource, cgroup: str, content: str
@@ -184,6 +200,30 @@ def _slice_path(name: str) -> str | None:
         return expand_slice(name)
     except ConfigError:
         return None
+
+
+def _earlier(
+    tree: Tree, cgroup: str, file: str, content: str, held: str | None
+) -> list[Property] | None:
+    """Return the properties that say what a file holds; None where none do."""
+    if held is None:
+        return None
+    if file in _WEIGHT:
+        # An idle cgroup has no weight of its own, whatever the file shows.
+        weight = _read(tree, f"{cgroup}/cpu.weight") or ""
+        idle = _read(tree, f"{cgroup}/cpu.idle") == "1"
+        file, text = ("cpu.idle", "1") if idle else ("cpu.weight", weight)
+    else:
+        text = putting_back(file, held, [content])
+    return unit_properties(file, text, lambda: held)
+
+
+def _write_again(tree: Tree, path: str, held: str) -> None:
+    """Give a file what it held, if systemd has rounded that; else it stays rounded."""
+    with suppress(CgroupError):
+        if tree.files.read(path).strip() != held:
+            for text in writes(path.rpartition("/")[2], held):
+                tree.files.write(path, text)
 
 
 def _snapshot(tree: Tree, cgroup: str, file: str) -> dict[str, str]:

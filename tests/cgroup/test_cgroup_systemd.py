@@ -54,6 +54,8 @@ class Node:
         self.tree: Tree = make_v2(root, (ROOT, QOS, POD, SCOPE, INNER))
         self.known: dict[str, dict[str, Any]] = {}
         self.deaf = False
+        # File -> a text that the kernel does not take.
+        self.refused: dict[str, str] = {}
         self.bus_path = bus_path
         self.systemd = FakeSystemd(bus_path, self.realise)
         self.bus = Bus(bus_path)
@@ -77,17 +79,28 @@ class Node:
             if file.partition(".")[0] in controllers:
                 value = known.get(name, default)
                 text = default if value == INFINITY else str(value)
-                (directory / file).write_text(f"{text}\n")
+                self.put(directory / file, text)
         (directory / "memory.oom.group").write_text("0\n")
         if "cpu" in controllers:
             idle = int(known.get("CPUWeight") == 0)
-            (directory / "cpu.idle").write_text(f"{idle}\n")
+            self.put(directory / "cpu.idle", str(idle))
             quota, period = (
                 known.get(f"CPUQuotaPer{word}USec", default)
                 for word, default in (("Sec", INFINITY), ("iod", 100_000))
             )
             shown = "max" if quota == INFINITY else quota * period // 1_000_000
-            (directory / "cpu.max").write_text(f"{shown} {period}\n")
+            self.put(directory / "cpu.max", f"{shown} {period}")
+
+    def put(self, path: Path, text: str) -> None:
+        """Write a file, if the kernel takes that."""
+        if self.refused.get(path.name) != text:
+            path.write_text(f"{text}\n")
+
+    def reload(self) -> None:
+        """Do as a `daemon-reload` does; then the kernel may take what it did not."""
+        self.refused.clear()
+        for unit in self.known:
+            self.realise(unit, dict(self.known[unit]))
 
     @staticmethod
     def file_of(name: str) -> str:
@@ -169,6 +182,81 @@ def test_a_limit_that_the_kernel_did_not_take_is_withdrawn(node: Node) -> None:
     _, (_, _, withdrawn) = node.systemd.calls
     rates = [("/dev/block/8:0", 7), ("/dev/block/9:9", INFINITY)]
     assert withdrawn["IOReadBandwidthMax"] == rates
+
+
+@pytest.mark.parametrize(
+    ("file", "held", "content"),
+    [
+        ("cpu.weight", "250", "500"),
+        ("cpu.idle", "0", "1"),
+        ("cpu.max", "max 100000", "50000 100000"),
+        ("cpu.max", "12345 100000", "50000 100000"),
+        ("memory.high", "max", "4096"),
+        ("memory.max", "1048576", "4096"),
+        ("pids.max", "100", "7"),
+    ],
+)
+def test_what_the_kernel_refuses_does_not_come_with_the_next_reload(
+    node: Node, file: str, held: str, content: str
+) -> None:
+    """The unit is given what the file holds, and what the runtime wrote stays."""
+    node.set_directly("cpu.weight", "250")
+    node.set_directly(file, held)
+    node.set_directly("memory.swap.max", "0")
+    node.refused[file] = content
+    reason = node.write(file, SCOPE, content)
+    assert (
+        reason == f"systemd, {UNIT}: it took {content!r}, but {file} is {held!r} still"
+    )
+    assert node.holds(file) == held
+    assert node.holds("cpu.weight") == "250"
+    assert node.holds("memory.swap.max") == "0"
+    node.reload()
+    if held.startswith("12345"):
+        held = "13000 100000"  # in steps of 1 %, as systemd has it
+    assert node.holds(file) == held
+    if file.startswith("cpu.") and file != "cpu.max":
+        assert node.holds("cpu.weight") == "250"
+
+
+def test_an_idle_cgroup_whose_weight_is_refused_stays_idle(node: Node) -> None:
+    """To systemd idle is a weight, so that is what the unit is given."""
+    node.set_directly("cpu.idle", "1")
+    node.set_directly("cpu.weight", "1")
+    node.refused.update({"cpu.weight": "500", "cpu.idle": "0"})
+    assert isinstance(node.write("cpu.weight", SCOPE, "500"), str)
+    assert node.known[UNIT]["CPUWeight"] == 0
+    node.reload()
+    assert node.holds("cpu.idle") == "1"
+
+
+def test_a_refused_value_that_cannot_be_taken_back_is_told(node: Node) -> None:
+    """There is no property for a limit of 0."""
+    node.set_directly("memory.max", "0")
+    node.refused["memory.max"] = "4096"
+    reason = node.write("memory.max", SCOPE, "4096")
+    assert reason == (
+        f"systemd, {UNIT}: it took '4096', but memory.max is '0' still; "
+        "the unit keeps it, because no property says '0'"
+    )
+
+
+def test_a_bus_that_falls_silent_before_a_refused_value_is_taken_back(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason says that the unit has it still."""
+    node.refused["memory.max"] = "4096"
+    call = node.bus.call
+
+    def once(*arguments: Any, **named: Any) -> Any:
+        if node.systemd.calls and arguments[3] == "SetUnitProperties":
+            raise BusError("no answer")
+        return call(*arguments, **named)
+
+    monkeypatch.setattr(node.bus, "call", once)
+    reason = node.write("memory.max", SCOPE, "4096")
+    assert isinstance(reason, str)
+    assert reason.endswith("; the unit keeps it: no answer")
 
 
 def test_what_systemd_undoes_is_put_back(node: Node) -> None:
