@@ -181,6 +181,8 @@ def _value(field: str, given: Any, where: str) -> tuple[str, Any]:  # noqa: ANN4
     """Return the engine's name and value of a field."""
     if field == "throttling_factor":
         return "factor_ppm", None if given is None else round(given * engine.MILLION)
+    if field == "guaranteed_protection":
+        return "guaranteed_ppm", round(given * engine.MILLION)
     if field == "swap":
         return field, None if given is None else str(given)
     if field == "allowed":

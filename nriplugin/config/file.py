@@ -51,6 +51,7 @@ class MemoryQoSSection(HandlerSection, frozen=True, kw_only=True):
 
     throttling_factor: Factor | UnsetType | None = UNSET
     protection: bool | UnsetType = UNSET
+    guaranteed_protection: Factor | UnsetType = UNSET
     raise_ancestors: bool | UnsetType = UNSET
     swap: Bytes | Literal["max"] | UnsetType | None = UNSET
     oom_group: bool | UnsetType | None = UNSET

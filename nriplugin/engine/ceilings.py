@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HIGH, MAX = "memory.high", "memory.max"
 PROTECTION = ("memory.low", "memory.min")
+_FILES = frozenset({HIGH, MAX, *PROTECTION})
 
 LOWERED_RULE = Rule(("memory.high", "memory.limit"), "at most what it may use")
 NO_HIGH = Why(
@@ -46,7 +47,8 @@ def settle_protection(case: Case) -> None:
     An update that says nothing about memory leaves it alone.
     """
     foreign = wishes_in(case.given.unified)
-    if not (case.asked is None or case.memory_comes or HIGH in foreign):
+    about_memory = case.asked is None or case.memory_comes
+    if not about_memory and _FILES.isdisjoint(foreign):
         return
     for file in PROTECTION:
         if file in foreign and file not in case.out.files:
@@ -64,7 +66,6 @@ def settle_protection(case: Case) -> None:
 
 def _held(case: Case, foreign: Mapping[str, str], file: str) -> str | None:
     """Return what a file of the container will hold; None where nobody sets it."""
-    ours = case.container.ours or {}
     if file in case.out.files:
         return case.out.files[file]
     if file in foreign:
@@ -73,7 +74,11 @@ def _held(case: Case, foreign: Mapping[str, str], file: str) -> str | None:
     # An annotation's limit, set at creation, is written again after kubelet's.
     if file == MAX and limit is not None and file not in case.explicit:
         return "max" if limit is UNLIMITED else str(limit)
-    return ours.get(file, case.container.resources.unified.get(file))
+    old = case.container.resources.unified
+    for values in (case.container.ours or {}, case.given.unified, old):
+        if file in values:
+            return values[file]
+    return None
 
 
 def _give_way(case: Case, foreign: Mapping[str, str], file: str) -> None:

@@ -38,7 +38,8 @@ HIGH_NODE_RULE = Rule(
     "request + factor * (the node's allocatable - request), down to whole pages",
 )
 MIN_RULE = Rule(
-    ("memory request",), "the request of a Guaranteed pod is never reclaimed"
+    ("memory request", "memory.limit"),
+    "the request of a Guaranteed pod is never reclaimed, up to a share of the limit",
 )
 LOW_RULE = Rule(("memory request",), "the request of a Burstable pod is reclaimed last")
 SWAP_RULE = Rule((), "as configured")
@@ -46,6 +47,12 @@ OOM_GROUP_RULE = Rule((), "as configured: all processes of the container die as 
 ANCESTORS_RULE = Rule(
     ("memory request",), "protection counts only as far as every cgroup above has it"
 )
+
+# The limit of a Guaranteed pod is that of its containers together, and what else is in
+# the pod's cgroup counts against it: the pause process (0.5 MiB), CRI-O's monitor of
+# each container (2 MiB). When the pod is at its limit, only memory that is unprotected
+# can be reclaimed, page cache included; with less of it than that, the kernel kills.
+MIN_ROOM_BYTES = 4 << 20
 
 _FACTOR = re.compile(r"0?\.[0-9]{1,6}|[01](\.0{1,6})?")
 
@@ -139,14 +146,34 @@ def _protect(case: Case) -> None:
     request = request_to_protect(case, HANDLER, file)
     if request is None:
         return
-    why = Why(HANDLER, rule, f"request from {request.source}", request.confidence)
-    sent = case.send(file, str(request.amount), why)
+    amount, source = request.amount, f"request from {request.source}"
+    if file == "memory.min":
+        amount = _leaving_room(case, amount)
+        origin = case.settings.origin("memoryQoS.guaranteedProtection")
+        share = case.settings.memory_qos.guaranteed_ppm / MILLION
+        source = f"{source}; share {share:g} from {origin}"
+        if amount <= 0:
+            case.out.leave(file, f"{HANDLER}: no room for it below the limit")
+            return
+    why = Why(HANDLER, rule, source, request.confidence)
+    sent = case.send(file, str(amount), why)
     if sent and case.settings.memory_qos.raise_ancestors:
         case.write(
             file,
-            str(request.amount),
+            str(amount),
             why._replace(rule=ANCESTORS_RULE),
             level=Level.ANCESTORS,
             when=When.BEFORE,
             part=True,
         )
+
+
+def _leaving_room(case: Case, request: int) -> int:
+    """Return how much of a request is protected, so that its pod can be reclaimed."""
+    share = case.settings.memory_qos.guaranteed_ppm
+    limit = case.given.memory_limit_bytes
+    whole = limit if isinstance(limit, int) else request
+    if share == MILLION:
+        return request
+    most = min(whole * share // MILLION, whole - MIN_ROOM_BYTES)
+    return min(request, most // case.facts.page_bytes * case.facts.page_bytes)

@@ -63,6 +63,7 @@ class MemoryQoSSettings(NamedTuple):
     fail: bool = False
     factor_ppm: int | None = 900_000  # None: no memory.high
     protection: bool = True
+    guaranteed_ppm: int = 900_000  # of the limit, at most, is memory.min
     raise_ancestors: bool = False
     swap: str | None = None  # the content of memory.swap.max; None: left alone
     oom_group: bool | None = None

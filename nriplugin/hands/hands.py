@@ -1,9 +1,9 @@
 """Carries out what the engine decided and no door carries: writes to cgroups.
 
 A write at the level of a pod or above may be one container's part of a sum. The others'
-parts are read from their cgroups, so a restart, or a hook that lives for a moment, comes
-to the same sum. Only what a new container was promised has to be remembered until its
-cgroup shows it (see promises.py).
+parts are read from their cgroups, so a restart, or a hook that lives for a moment,
+comes to the same sum. Only what a new container was promised has to be remembered until
+its cgroup shows it (see promises.py).
 
 From reading a sum to writing it, every other thread and process that writes through the
 same journal is kept out.
@@ -81,7 +81,7 @@ class Hands:
             self._journal.close()
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Keep others from writing between several calls, whoever shares the journal."""
+        """Keep others who share the journal from writing between several calls."""
         return self._executor.exclusive()
 
     def carry_out(

@@ -52,6 +52,7 @@ def test_every_key() -> None:
           enabled: true
           throttlingFactor: 0.8
           protection: false
+          guaranteedProtection: 0.95
           raiseAncestors: true
           swap: 0
           oomGroup: true
@@ -74,6 +75,7 @@ def test_every_key() -> None:
         enabled=True,
         factor_ppm=800_000,
         protection=False,
+        guaranteed_ppm=950_000,
         raise_ancestors=True,
         swap="0",
         oom_group=True,
@@ -116,6 +118,8 @@ def test_every_key() -> None:
         ("memoryQoS: {swap: none}", r"swap`, expected max or bytes"),
         ("memoryQoS: {swap: -1}", r">= 0 - at `\$.memoryQoS.swap`"),
         ("memoryQoS: {throttlingFactor: 0}", r"> 0.0 - at `\$.memoryQoS.thrott"),
+        ("memoryQoS: {guaranteedProtection: 0}", r"> 0.0 - at `\$.memoryQoS.guar"),
+        ("memoryQoS: {guaranteedProtection: null}", r"at `\$.memoryQoS.guaranteed"),
         ("memoryQoS: {throttlingFactor: 1.1}", r"<= 1.0 - at `\$.memoryQoS.thrott"),
         ("memoryQoS: {throttlingFactor: .nan}", r"at `\$.memoryQoS.throttlingFactor`"),
         ("memoryQoS: {throttlingFactor: .inf}", r"at `\$.memoryQoS.throttlingFactor`"),

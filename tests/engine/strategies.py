@@ -127,6 +127,7 @@ chosen = st.builds(
         fail=never,
         factor_ppm=st.none() | st.integers(1, 1_000_000),
         protection=switches,
+        guaranteed_ppm=st.integers(1, 1_000_000),
         raise_ancestors=switches,
         swap=st.sampled_from([None, "0", "max"]),
         oom_group=st.none() | switches,
@@ -227,6 +228,7 @@ memory_configs = st.builds(
             fail=never,
             factor_ppm=st.none() | st.integers(1, 1_000_000),
             protection=mostly,
+            guaranteed_ppm=st.sampled_from([1, 900_000, 1_000_000]),
             raise_ancestors=switches,
         ),
         memory_qos_level=st.builds(

@@ -223,10 +223,51 @@ def test_where_the_request_comes_from(
 
 def test_a_guaranteed_request_is_its_limit() -> None:
     """No estimate needed."""
-    decision = decided(asking(None, GIB, oom_score_adj=-997), GUARANTEED)
+    app = asking(None, GIB, oom_score_adj=-997)
+    decision = decided(app, GUARANTEED, guaranteed_ppm=1_000_000)
     assert decision.files["memory.min"] == str(GIB)
     assert decision.why("memory.min").confidence == "exact"
     assert "memory.high" not in decision.files
+
+
+@pytest.mark.parametrize(
+    ("request_mib", "limit_mib", "share", "protected"),
+    [
+        (1024, 1024, 0.9, 1024 * MIB * 9 // 10 // 4096 * 4096),
+        (1024, 1024, 0.5, 512 * MIB),
+        # At least 4 MiB are left, for whatever else is in the pod.
+        (32, 32, 0.9, 28 * MIB),
+        (5, 5, 0.9, MIB),
+        (4, 4, 0.9, None),
+        (1, 1, 0.9, None),
+        # The share is the limit's, so less than that is protected as requested.
+        (512, 1024, 0.9, 512 * MIB),
+        # All of it, if that is wanted.
+        (1024, 1024, 1, 1024 * MIB),
+        (1, 1, 1, MIB),
+        # Without a limit of its own, its pod's may be its request.
+        (1024, None, 0.5, 512 * MIB),
+    ],
+)
+def test_room_is_left_below_the_limit_of_a_guaranteed_container(
+    request_mib: int, limit_mib: int | None, share: float, protected: int | None
+) -> None:
+    """Else nothing can be reclaimed in a pod at its limit, and the kernel kills."""
+    limit = None if limit_mib is None else limit_mib * MIB
+    decision = decided(
+        asking(request_mib * MIB, limit),
+        GUARANTEED,
+        guaranteed_ppm=round(share * 1e6),
+        raise_ancestors=True,
+    )
+    wanted = None if protected is None else str(protected)
+    assert decision.files.get("memory.min") == wanted
+    assert [write.value for write in decision.writes] == ([wanted] if wanted else [])
+    if wanted:
+        source = decision.why("memory.min").source
+        assert f"share {share:g} from default" in source
+    else:
+        assert "no room" in left(decision)["memory.min"]
 
 
 @pytest.mark.parametrize("score", [None, -997, -1000, 0, 2, 1000])

@@ -1,4 +1,4 @@
-"""Hands: parts of sums that no cgroup shows yet, and sums that several write at once."""
+"""Hands: parts of sums that no cgroup shows yet, and sums that two write at once."""
 
 from __future__ import annotations
 

@@ -1,0 +1,53 @@
+"""A Guaranteed container's page cache can be reclaimed, although it is protected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.bed import on_nodes
+from support.plugins import running
+
+if TYPE_CHECKING:
+    from nodes.machine import Machine
+    from support.kubelet import Kubelet
+
+pytestmark = [on_nodes("containerd-2", "crio"), pytest.mark.timeout(900)]
+
+MIB = 1 << 20
+LIMIT = 64 * MIB
+# By hand: 0.9 of the limit, in whole pages.
+PROTECTED = "60395520"
+CONFIG = "memoryQoS: {enabled: true, raiseAncestors: true}"
+
+# Half of the limit is the program's own memory (dd's block), the rest is page cache of
+# a disk that is larger than the limit. The disk is opened first: a container may not.
+READ = """
+exec 3</dev/vda
+echo $$ >"$1/cgroup.procs"
+exec dd bs=32M count=7 of=/dev/null <&3
+"""
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_a_guaranteed_container_reads_more_than_its_limit(
+    node: Machine, kubelet: Kubelet, handler: str
+) -> None:
+    """Its pod is at its limit first, and there must be something to reclaim."""
+    node.write("/tmp/guaranteed.yaml", CONFIG)
+    with (
+        running(node, "--config", "/tmp/guaranteed.yaml"),
+        kubelet.sandbox("Guaranteed", handler) as pod,
+    ):
+        app = kubelet.start(pod, "app", {"memory_limit_in_bytes": LIMIT})
+        (own,) = app.cgroups
+        parent = own.rpartition("/")[0]
+        node.write(f"{parent}/memory.max", str(LIMIT))  # as kubelet does
+        held = node.read([f"{own}/memory.min", f"{parent}/memory.min"])
+        assert [value and value.strip() for value in held.values()] == [PROTECTED] * 2
+        read = node.run("sh", "-c", READ, "sh", own, timeout_s=300)
+        events = node.check("cat", f"{parent}/memory.events")
+        assert read.code == 0, (read, events)
+        counts = dict(line.split() for line in events.splitlines())
+        assert counts["oom_kill"] == "0"
+        assert int(counts["max"]) > 0  # it did reach the limit
