@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal_entries import Entry
 
 STATE_DIR = "/var/lib/nriplugin"
+DATABASE = "journal.db"
+# A directory of the plugin's own, beside the journal.
+RECORDS = "managed"
 ENV_STATE_DIR = "NRIPLUGIN_STATE_DIR"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -78,7 +81,7 @@ class Journal:
         # Late: not everybody who imports an executor has a journal.
         import sqlite3
 
-        from nriplugin.cgroup.journal_storage import DATABASE, connect, open_lock
+        from nriplugin.cgroup.journal_storage import connect, open_lock
 
         self._failure = sqlite3.Error
         self.path = os.path.join(directory, DATABASE)

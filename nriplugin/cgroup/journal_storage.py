@@ -16,9 +16,9 @@ import sqlite3
 from contextlib import suppress
 from errno import EACCES
 
+from nriplugin.cgroup.journal import DATABASE, RECORDS
 from nriplugin.errors import JournalError
 
-DATABASE = "journal.db"
 VERSION = 1
 
 _LOCK = "journal.lock"
@@ -56,7 +56,8 @@ def open_lock(directory: str) -> int:
         OSError: one of them cannot be had.
     """
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    if all(name.startswith(_PREFIX) for name in os.listdir(directory)):
+    names = os.listdir(directory)
+    if all(name.startswith(_PREFIX) or name == RECORDS for name in names):
         _close_to_others(directory)
     path = os.path.join(directory, _LOCK)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

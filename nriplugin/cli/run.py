@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
 
 from nriplugin.agent.plugin import NodePlugin
-from nriplugin.cgroup.journal_storage import has_journal
+from nriplugin.cgroup.journal import DATABASE
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
 from nriplugin.errors import CgroupError, ConfigError
@@ -131,10 +131,7 @@ def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
     from nriplugin.agent.writing import WritingPlugin
     from nriplugin.hands.hands import Hands
 
-    before = False
-    if directory is not None:
-        with suppress(PermissionError):  # who opens the journal says what is wrong
-            before = has_journal(directory)
+    before = os.path.exists(os.path.join(directory or "", DATABASE))
     plugin = WritingPlugin(
         *(facts, tree, lambda: Hands.of(node, tree), records), written_before=before
     )

@@ -17,7 +17,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR
+from nriplugin.cgroup.journal import ENV_STATE_DIR, RECORDS, STATE_DIR
 from nriplugin.kube.managed import MAX_LENGTH, parse_managed, render_managed
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from nriplugin.kube.managed import Managed
 
 _log = logging.getLogger(__name__)
-
-DIRECTORY = "managed"
 
 # IDs become file names.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -47,7 +45,7 @@ class OwnershipRecords:
 
     def __init__(self, state_directory: str) -> None:
         """Keep records below a directory, which is made when the first one is."""
-        self._directory = os.path.join(state_directory, DIRECTORY)
+        self._directory = os.path.join(state_directory, RECORDS)
         self._broken = False
 
     def load(self) -> dict[str, Mapping[str, str]]:

@@ -11,8 +11,7 @@ from hands.writing import kernel_with, part, write
 from support.trees import CONTAINER, POD, make_v2
 
 from nriplugin.cgroup.executor import Executor
-from nriplugin.cgroup.journal import ENV_STATE_DIR, Journal
-from nriplugin.cgroup.journal_storage import DATABASE
+from nriplugin.cgroup.journal import DATABASE, ENV_STATE_DIR, Journal
 from nriplugin.cgroup.node import detect_node
 from nriplugin.cgroup.tree import Tree
 from nriplugin.cgroup.updates import Status

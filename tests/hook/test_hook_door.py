@@ -17,8 +17,7 @@ from hook.bundles import (
 )
 
 from nriplugin.cgroup.files import LocalFiles
-from nriplugin.cgroup.journal import Journal
-from nriplugin.cgroup.journal_storage import DATABASE
+from nriplugin.cgroup.journal import DATABASE, Journal
 from nriplugin.config import parse_config
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.errors import CgroupError, ConversionError, JournalError
