@@ -41,6 +41,7 @@ class Answer(NamedTuple):
     response: nri.CreateContainerResponse | None
     files: Mapping[str, str]  # that the container has, when all is done
     protects: bool  # its memory, which takes more than the container's own files
+    others: frozenset[str]  # files that had somebody else's value before us
 
 
 class Answered:

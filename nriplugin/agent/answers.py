@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.engine.settings import Send
 from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import render_managed
 
@@ -31,7 +32,9 @@ def adjustment(
         others: files that had a value before us, which are recorded as not ours.
     """
     files = decision.files
-    if not (expected or others):
+    # A node that sends only what differs keeps its specifications free of us.
+    spare = decision.settings.resources.send is Send.DIFFERENT
+    if not expected and (spare or not others):
         return None
     response = nri.CreateContainerResponse()
     response.adjust.annotations[MANAGED_KEY] = render_managed(expected, others)

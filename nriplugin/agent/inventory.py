@@ -27,6 +27,8 @@ class Known(NamedTuple):
     # Whether the runtime has written all of its files: before that, a file that has
     # another value has not drifted.
     started: bool = False
+    # Files that another plugin or a user had set when the container was made.
+    others: frozenset[str] = frozenset()
 
     @property
     def ours(self) -> Mapping[str, str]:

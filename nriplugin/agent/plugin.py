@@ -34,7 +34,6 @@ from nriplugin.convert.sources import core_from_nri
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.ours import others_files
-from nriplugin.engine.settings import Send
 from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError, RequestFails
 from nriplugin.hands.eyes import memory_use
@@ -326,7 +325,9 @@ class NodePlugin(Plugin):
             self._note(request.pod, request.container, decision)
         if self._remembers:
             message = request.container
-            known = Known(message.linux.cgroups_path, answer.files)
+            known = Known(
+                message.linux.cgroups_path, answer.files, others=answer.others
+            )
             self.inventory.put(message.id, known)
         if decision.writes:
             self._write_new(request, answer)
@@ -423,8 +424,9 @@ class NodePlugin(Plugin):
         decision = decide(pod, container, plan.facts, plan.config)
         files = decision.expected()
         protects = not PROTECTION.isdisjoint(files)
-        response = adjustment(decision, files, _others(container, decision))
-        return Answer(decision, response, files, protects)
+        others = frozenset(others_files(container.resources.unified, decision.files))
+        response = adjustment(decision, files, others)
+        return Answer(decision, response, files, protects, others)
 
     def _existing(
         self, pod: Pod, message: view.Container, plan: Plan
@@ -433,10 +435,10 @@ class NodePlugin(Plugin):
         container = read_existing(message)
         known = self.inventory.get(message.id)
         if known is None:
-            ours = self._ownership.of(message, pod, container, plan)
+            ours, others = self._ownership.of(message, pod, container, plan)
             started = message.state != nri.CONTAINER_CREATED
-            known = Known(message.linux.cgroups_path, {}, ours, started)
-        return known, container._replace(ours=known.ours)
+            known = Known(message.linux.cgroups_path, {}, ours, started, others)
+        return known, container._replace(ours=known.ours, others=known.others)
 
     def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
         """Do what a decision about a new container has the executor do."""
@@ -501,17 +503,6 @@ class NodePlugin(Plugin):
 def _named(pod: view.PodSandbox | Pod, message: view.Container) -> str:
     name = name_of(message) or message.id[:13]
     return f"{pod.namespace}/{pod.name}/{name}"
-
-
-def _others(container: Container, decision: Decision) -> list[str]:
-    """Return the files that have somebody else's value, to be recorded as not ours.
-
-    A node that sends only what differs keeps its specifications free of us, unless it
-    has something to send.
-    """
-    if not decision.files and decision.settings.resources.send is Send.DIFFERENT:
-        return []
-    return others_files(container.resources.unified, decision.files)
 
 
 def _bare(resources: Resources) -> Container:

@@ -23,6 +23,7 @@ from nriplugin.engine.stale import changed_numbers
 from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError
 from nriplugin.hands.eyes import held, memory_use, observe
+from nriplugin.kube.managed import Managed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,16 +72,20 @@ class Ownership(NamedTuple):
 
     def of(
         self, message: view.Container, pod: Pod, container: Container, plan: Plan
-    ) -> Mapping[str, str]:
-        """Return the files of a container that came from us, with their values."""
+    ) -> Managed:
+        """Return which files of a container came from us, and which from others."""
         record = self.records.get(message.id)
-        if record is not None:
-            return record
         managed = managed_of(message, pod)
-        if managed is not None:
-            unified = container.resources.unified
-            return owned_by_record(managed, unified, shown=self.shows(container))
-        return conclude_ours(pod, container, plan.facts, plan.config)
+        if managed is None:
+            ours = record
+            if ours is None:
+                ours = conclude_ours(pod, container, plan.facts, plan.config)
+            return Managed(ours)
+        if record is not None:
+            return Managed(record, managed.others)
+        unified = container.resources.unified
+        ours = owned_by_record(managed, unified, shown=self.shows(container))
+        return Managed(ours, managed.others)
 
     def shows(self, container: Container) -> bool:
         """Whether the runtime shows what it keeps for a container."""
@@ -154,8 +159,8 @@ class _Look:
         self.message, self.pod, self.plan, self.tree = message, pod, plan, tree
         self.parent, self.cgroup = cgroups_of(pod, message)
         container = read_existing(message)
-        self.ours = ownership.of(message, pod, container, plan)
-        self.container = container._replace(ours=self.ours)
+        self.ours, self.others = ownership.of(message, pod, container, plan)
+        self.container = container._replace(ours=self.ours, others=self.others)
         self.shown = ownership.shows(container)
         self.stored = self._stored()
 
@@ -195,7 +200,8 @@ class _Look:
         files = {f: v for f, v in wanted.items() if self.stored.get(f) == v}
         outdated = {f: v for f, v in self.ours.items() if f not in files}
         started = message.state != CONTAINER_CREATED
-        return Known(message.linux.cgroups_path, files, outdated, started)
+        path = message.linux.cgroups_path
+        return Known(path, files, outdated, started, self.others)
 
     def _use(self) -> Use | None:
         if self.tree is None or self.cgroup is None:

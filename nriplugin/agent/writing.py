@@ -141,7 +141,9 @@ class WritingPlugin(NodePlugin):
             tell(self._hands.prepare(before, parent, message.id, name))
         after = [w for w in writes if w.when is When.AFTER]
         if after:
-            known = Known(message.linux.cgroups_path, answer.files)
+            known = Known(
+                message.linux.cgroups_path, answer.files, others=answer.others
+            )
             self._starting[message.id] = _Pending(known, parent or "", after, inf)
 
     def start_container(  # type: ignore[override] # the view declared above

@@ -67,6 +67,8 @@ class Case:
         # What holds once this is applied: at an update, the old with what is asked.
         self.given = given
         self.explicit = wishes_in(given.unified)
+        if container.others:
+            self.explicit = {**hidden_files(container), **self.explicit}
         self.facts = facts
         self.settings: Settings = out.settings
         self.out = out
@@ -147,6 +149,11 @@ class Case:
     def refuse(self, handler: str, text: str) -> None:
         """Say that an annotation is ignored."""
         self.out.refuse(handler, Reason.ANNOTATION, text)
+
+
+def hidden_files(container: Container) -> dict[str, str]:
+    """Return the files that another set, without values: some runtimes hide them."""
+    return dict.fromkeys(container.others - (container.ours or {}).keys(), "")
 
 
 def wishes_in(unified: Mapping[str, str]) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.engine.case import Case, quota_of
+from nriplugin.engine.case import Case, hidden_files, quota_of
 from nriplugin.engine.ceilings import settle_protection
 from nriplugin.engine.cpu_burst import KEY as BURST_KEY
 from nriplugin.engine.cpu_burst import decide_cpu_burst
@@ -94,6 +94,8 @@ def decide(
         case.use = use
         case.qos_class = qos_class
         decide_case(case, given, chosen)
+    if container.others:
+        leave_others(out, container)
     if facts.driver == SYSTEMD:
         reach_scope(pod, given.shares, facts, out)
     return out
@@ -124,7 +126,8 @@ def decide_case(case: Case, given: Resources, chosen: Curve | None) -> None:
             given = given._replace(shares=None)
             out.leave("cpu.weight", "resources: the container is idle")
         if case.explicit is not given.unified:
-            given = given._replace(unified=case.explicit)
+            known = {file: v for file, v in case.explicit.items() if v}
+            given = given._replace(unified=known)
         ours = case.container.ours
         try:
             decide_resources(given, curve, case.facts, out, chosen=chosen, ours=ours)
@@ -184,6 +187,13 @@ def _read_annotations(case: Case) -> None:
         elif readers.isdisjoint(active):
             names = " and ".join(sorted(readers))
             case.out.leave(f"annotation {key:.120}", f"{names}: off")
+
+
+def leave_others(out: Decision, container: Container) -> None:
+    """Send nothing over a file that another set, whether it is shown or not."""
+    for file in hidden_files(container).keys() & out.files.keys():
+        out.leave(file, f"{out.why(file).handler}: set by another before us")
+        out.unset(file)
 
 
 def without_ours(given: Resources, container: Container) -> Resources:

@@ -47,6 +47,9 @@ class Container(NamedTuple):
     # Files that came from us, so that nobody's wish is in them, with what we set them
     # to: not every runtime shows its own in `resources.unified`. None is "not known".
     ours: Mapping[str, str] | None = None
+    # Files that another plugin or a user set when the container was made. Not every
+    # runtime shows them later, with their values, in `resources.unified`.
+    others: frozenset[str] = frozenset()
 
 
 class Use(NamedTuple):

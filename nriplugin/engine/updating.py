@@ -9,6 +9,7 @@ before the runtime's or after.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nriplugin.convert.model import UNLIMITED
@@ -17,6 +18,7 @@ from nriplugin.engine.case import Case, wishes_in
 from nriplugin.engine.deciding import (
     decide_case,
     inactive,
+    leave_others,
     qos_class_of,
     without_ours,
 )
@@ -24,6 +26,7 @@ from nriplugin.engine.decision import UPDATES, Decision, Level, When, Why, Write
 from nriplugin.engine.rules import select
 from nriplugin.engine.runtimes import drops_unified_on_update
 from nriplugin.engine.scope import reach_scope
+from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:
     from nriplugin.convert import Resources
@@ -78,6 +81,7 @@ def decide_update(
     case.memory_comes = undone or asked.memory_limit_bytes is not None
     decide_case(case, asked, config.curve or pod.curve)
     _send_again(case)
+    leave_others(out, container)
     reach_scope(pod, case.given.shares, facts, out)
     if out.files or out.cleared:
         _keep_swap(case, asked)
@@ -112,7 +116,8 @@ def _send_again(case: Case) -> None:
     for file, value in (container.ours or {}).items():
         known = value and file not in _ORDERED and file not in case.out.files
         if known and stored.get(file, value) != value and file in case.facts.files:
-            case.send(file, value, AGAIN)
+            with suppress(ConversionError):  # a record may say anything
+                case.send(file, value, AGAIN)
 
 
 def _keep_swap(case: Case, asked: Resources) -> None:
@@ -134,7 +139,8 @@ def _keep_swap(case: Case, asked: Resources) -> None:
     else:
         return
     why = Why(UPDATES, SWAP_RULE, "the container's resources")
-    case.send("memory.swap.max", value, why)
+    with suppress(ConversionError):  # no more than the kernel can count
+        case.send("memory.swap.max", value, why)
 
 
 def _warn(case: Case, asked: Resources) -> None:

@@ -117,10 +117,16 @@ class ModelRuntime:
     def create(
         self, numbers: dict[str, int], unified: Mapping[str, str] | None = None
     ) -> None:
-        """Make the container, and start it."""
+        """Make the container, and start it.
+
+        `unified` is what a plugin before ours has set: with the creation, every runtime
+        shows that.
+        """
         self.spec = Spec(dict(numbers), dict(unified or {}))
         if self.plugin is not None:
-            answer = self.plugin.create_container(creation(self.pod, self._shown()))
+            shown = self._shown()
+            shown.linux.resources.unified.update(unified or {})
+            answer = self.plugin.create_container(creation(self.pod, shown))
             if answer is not None:
                 self._merge(answer.adjust.linux.resources)
                 self.spec.annotations.update(answer.adjust.annotations)

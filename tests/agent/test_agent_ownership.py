@@ -175,6 +175,20 @@ def test_a_node_that_sends_what_differs_has_nothing_of_us_in_its_specifications(
     assert runtime.files() == fresh("", HALF)
 
 
+def test_what_another_plugin_set_is_left_where_the_runtime_does_not_show_it(
+    tmp_path: Any,
+) -> None:
+    """It was seen when the container was made, and is remembered with it."""
+    runtime = ModelRuntime(str(tmp_path), shows_unified=False)
+    runtime.connect("")
+    runtime.create(APP, {"memory.high": "734003200"})
+    for config in (MEMORY, f"{MEMORY}\nadopt: {{enabled: true}}"):
+        runtime.connect(config)
+        runtime.update(DOUBLE)
+        assert runtime.files()["memory.high"] == "734003200"
+        assert runtime.files()["memory.max"] == str(2 * GIB)
+
+
 def test_a_record_that_is_the_pods_is_nobodys_word(tmp_path: Any) -> None:
     """Runtimes copy a pod's annotations to its containers."""
     forged = {"managed.cgroup2.nri.io": "cpu.weight=7"}
@@ -209,7 +223,7 @@ steps = st.one_of(
     st.tuples(st.just("restart"), configs),
     st.tuples(st.just("away"), amounts),
 )
-# What a plugin before us may set, where we can see it.
+# What a plugin before us may set.
 explicit = st.sampled_from([{}, {}, {"cpu.weight": "7"}, {"memory.max": "734003200"}])
 
 
@@ -237,7 +251,8 @@ def test_whatever_happens_the_kernel_holds_what_was_asked_for(
     seed: int,
 ) -> None:
     """Kubelet's numbers, plus what the handlers of today add, and nothing older."""
-    theirs = theirs if shown else {}
+    if not shown and (config == OFF or DIFFERENT in config):
+        theirs = {}  # a plugin that has nothing to send leaves no record of it, either
     numbers = dict(APP)
     with tempfile.TemporaryDirectory() as state:
         runtime = ModelRuntime(state, shows_unified=shown, order=shuffled(seed))
