@@ -27,7 +27,7 @@ from nriplugin.agent.reading import (
     read_existing,
 )
 from nriplugin.agent.refusals import Refusals
-from nriplugin.agent.survey import Ownership, recognise, survey
+from nriplugin.agent.survey import Correction, Ownership, recognise, survey
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert.sources import core_from_nri
@@ -47,7 +47,6 @@ from nriplugin.nri.releases import release_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nriplugin.agent.survey import Correction
     from nriplugin.cgroup.tree import Tree
     from nriplugin.config import Config
     from nriplugin.config.file import AdoptSection
@@ -77,6 +76,9 @@ MAX_CHECKED = 20
 # and how many each second after that, where the configuration does not say.
 AT_ONCE = 50
 PER_SECOND = 10
+
+# By then the runtime has done with an update that was answered without the handlers.
+DECIDE_AGAIN_S = 5.0
 
 
 class NodePlugin(Plugin):
@@ -344,6 +346,7 @@ class NodePlugin(Plugin):
             return None
         message = request.container
         pod = parse_pod(request.pod, plan.curves)
+        noted = self.inventory.get(message.id)
         known, container = self._existing(pod, message, plan)
         if plan.idle and not container.ours:
             return None
@@ -352,6 +355,8 @@ class NodePlugin(Plugin):
         decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
         if decision.refused or decision.warnings:
             self._note(request.pod, message, decision)
+        if self.inventory.get(message.id) is not noted:
+            return None  # this is late: `fallback_update` has answered meanwhile
         if decision.files or decision.writes or known.ours:
             self._updating(pod, request, known, decision)
         return update_response(message.id, decision)
@@ -370,7 +375,7 @@ class NodePlugin(Plugin):
         message, config = request.container, plan.config.bare()
         pod = parse_pod(request.pod, plan.curves)
         try:
-            _, container = self._existing(pod, message, plan)
+            known, container = self._existing(pod, message, plan)
             asked = core_from_nri(request.linux_resources)
         except ConversionError as exc:
             managed = managed_of(message, pod)
@@ -381,18 +386,44 @@ class NodePlugin(Plugin):
             return None
         facts = replace(plan.facts, writable=False)
         decision = decide_update(pod, container, asked, facts, config)
+        become = known.after(decision, request.linux_resources.unified)
+        self.inventory.put(message.id, become)
+        self._keep(message.id, known.ours, become.ours)
+        self.keeper.after(DECIDE_AGAIN_S, partial(self._decide_again, request, become))
         return update_response(message.id, decision)
 
-    def update_dropped(
-        self,
-        request: view.UpdateContainerRequest,
-        response: nri.UpdateContainerResponse,
-    ) -> None:
-        """Have the runtime write what came too late, if it takes updates unasked."""
-        for update in response.update:
-            files = dict(update.linux.resources.unified)
-            if files and self._release >= _TAKES_UPDATES:
-                self.enqueue_update(files_update(update.container_id, files))
+    def _decide_again(self, request: view.UpdateContainerRequest, known: Known) -> None:
+        """Give a container what its handlers did not get to say at an update.
+
+        On the keeper's thread, unless another update has come since.
+        """
+        plan, message = self._plan, request.container
+        if self.inventory.get(message.id) is not known:
+            return
+        pod = parse_pod(request.pod, plan.curves)
+        container = read_existing(message)._replace(
+            ours=known.ours, others=known.others
+        )
+        asked = core_from_nri(request.linux_resources)
+        use = self._use_of(message, asked)
+        decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
+        one = Correction(
+            container_id=message.id,
+            was=known,
+            known=known.after(decision, request.linux_resources.unified),
+            pod=cgroups_of(pod, message)[0],
+            files=decision.files,
+            writes=decision.writes,
+            idle=bool(decision.cleared),
+            who=_named(pod, message),
+            warnings=(),
+        )
+        self._correct(one)
+
+    def _correct(self, one: Correction) -> None:
+        """Give one container what it is to have, although nobody asks now."""
+        if _carried(one) and self._release >= _TAKES_UPDATES:
+            self._send_later(one)
 
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container

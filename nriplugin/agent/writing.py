@@ -61,6 +61,7 @@ class _Pending(NamedTuple):
     until: float  # when the runtime is not expected to be at it any more
     overtaken: bool = False  # by a write of ours, of what was right until then
     was: Mapping[str, str] = MappingProxyType({})  # ours before an update
+    noted: Known | None = None  # what the inventory had when an update began
 
 
 def _lower(hands: Hands, pod: str) -> None:
@@ -176,6 +177,7 @@ class WritingPlugin(NodePlugin):
             [w for w in writes if w.when is When.AFTER],
             monotonic() + UPDATE_PATIENCE_S,
             was=known.ours,
+            noted=self.inventory.get(message.id),
         )
         # Said before asking: either the keeper sees it and leaves the container alone,
         # or we see the keeper, and what it is writing is put right later.
@@ -186,24 +188,15 @@ class WritingPlugin(NodePlugin):
             undo = partial(self._put_back, message.id, pending)
             self.keeper.after(UPDATE_PATIENCE_S, undo)
 
-    def update_dropped(
-        self,
-        request: view.UpdateContainerRequest,
-        response: nri.UpdateContainerResponse,
-    ) -> None:
-        """Have all files written once the runtime is done with the update."""
-        pending = self._updates.get(request.container.id)
-        if self._hands is None or pending is None:
-            super().update_dropped(request, response)
-        else:
-            self._updates[request.container.id] = pending._replace(overtaken=True)
-
     def post_update_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
         """Take note that the runtime has done it, and do the rest."""
         pending = self._updates.pop(container.id, None)
         if pending is not None:
+            if self.inventory.get(container.id) is not pending.noted:
+                # Our answer was late, and the runtime has written another one.
+                pending = pending._replace(overtaken=True)
             self.inventory.put(container.id, pending.known)
             self._keep(container.id, pending.was, pending.known.ours)
             if pending.writes or pending.overtaken:
@@ -330,6 +323,12 @@ class WritingPlugin(NodePlugin):
         for one in now:
             self.keeper.soon(partial(self._adopt_one, one))
         later += [partial(self._adopt_one, one) for one in rest]
+
+    def _correct(self, one: Correction) -> None:
+        if self._hands is None:
+            super()._correct(one)
+        else:
+            self._adopt_one(one)
 
     def _adopt_one(self, one: Correction) -> None:
         hands, cgroup = self._hands, one.known.cgroup

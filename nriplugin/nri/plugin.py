@@ -81,7 +81,7 @@ class Plugin:
     ) -> nri.ValidateContainerAdjustmentResponse | None:
         """Reject what all plugins together made of a container (NRI 0.10)."""
 
-    # When an answer to an update is missing
+    # When there is no answer to an update
 
     def fallback_update(
         self,
@@ -96,13 +96,6 @@ class Plugin:
         Raises:
             RequestFails: the update is to fail; kubelet tries again.
         """
-
-    def update_dropped(
-        self,
-        request: Any,  # noqa: ANN401 - a view of yours, or the full message
-        response: nri.UpdateContainerResponse,
-    ) -> None:
-        """Learn that an answer to an update came too late and was not sent."""
 
     # Events
 

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import (
@@ -25,7 +25,7 @@ from nriplugin.errors import (
 )
 from nriplugin.loglimit import LimitedLog
 from nriplugin.nri.dispatch import Handler, bind, drop_harmful, unknown
-from nriplugin.nri.fallback import UPDATE, Fallback
+from nriplugin.nri.fallback import Fallback
 from nriplugin.nri.methods import (
     PLUGIN_CONNECTION,
     PLUGIN_SERVICE,
@@ -171,7 +171,6 @@ class Session:
         self._running = event
         watchdog = self._watchdog
         watchdog.deadline = monotonic() + watchdog.budget_s
-        request = response = None
         try:
             handler = self._handlers.get(method)
             if handler is None or service != PLUGIN_SERVICE:
@@ -203,8 +202,6 @@ class Session:
         self._stats.requests += 1
         if stand_in is not None:
             self._come_back(call, stand_in)
-            if method == UPDATE and response is not None:
-                self._tell_dropped(request, response)
         if self._updates:
             self._send_update()
 
@@ -330,13 +327,3 @@ class Session:
             self._stand_in = self._running = None
         line = "%s: the handler was late, its answer was dropped"
         self._limited.log(logging.WARNING, line, call.method)
-
-    def _tell_dropped(
-        self,
-        request: Any,  # noqa: ANN401 - a view of the plugin's, or the full message
-        response: nri.UpdateContainerResponse,
-    ) -> None:
-        try:
-            self._plugin.update_dropped(request, response)
-        except Exception:  # noqa: BLE001 - the plugin's own code; the connection goes on
-            _log.exception("the plugin's `update_dropped` failed")

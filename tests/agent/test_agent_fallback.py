@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent.messages import GIB, asking, container_at, pod_at, updating
-from agent.nodes import Node, configure
+from agent.nodes import ByHand, Node, configure
 from support.harness import PATIENCE_S, connected, raw_peer, wait_until
 from support.trees import CONTAINER
 
 from nriplugin.agent.plugin import NodePlugin
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.engine.model import NodeFacts
-from nriplugin.engine.rawfiles import OWNABLE
+from nriplugin.engine.rawfiles import ALLOWABLE, OWNABLE
 from nriplugin.errors import RequestFails
 from nriplugin.nri.runtime import Behaviour
 
@@ -105,10 +105,10 @@ def test_a_handler_that_breaks_does_not_lose_the_update(
 
 
 class Slow(NodePlugin):
-    """Its first update takes as long as a test wants."""
+    """Its updates take as long as a test wants."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(NodeFacts(files=ALLOWABLE, kernel=(6, 1)))
         self.release = threading.Event()
 
     def update_container(self, request: Any) -> Any:
@@ -120,30 +120,71 @@ class Slow(NodePlugin):
 def test_what_came_too_late_is_sent_once_more(tmp_path: Path, nri_version: str) -> None:
     """By an update that the runtime did not ask for, if it takes such."""
     plugin = Slow()
+    configure(plugin, "memoryQoSLevel: {enabled: true, level: BE}")
+    plugin.keeper = keeper = ByHand()
     behaviour = Behaviour(nri_version=nri_version, request_timeout_s=0.2)
+    high = {"memory.high": str(int(2 * GIB * 0.8) // 4096 * 4096)}
     with connected(plugin, tmp_path, behaviour) as (runtime, _):
         updated = runtime.update_container(pod_at(), ours(), asking(**DOUBLE))
-        assert CONVERTED.items() <= dict(updated.resources.unified).items()
+        files = dict(updated.resources.unified)
+        assert CONVERTED.items() <= files.items()
+        assert files["memory.high"] == "max"
         plugin.release.set()
+        # A second request is answered when the late handler is back.
+        runtime.stop_container(pod_at(), container_at(number=2))
+        keeper.work_when_time_is_up()
         if nri_version == "0.12.5":
             wait_until(lambda: bool(runtime.updates))
             ((update,),) = runtime.updates
-            assert CONVERTED.items() <= dict(update.linux.resources.unified).items()
+            sent = dict(update.linux.resources.unified)
+            assert (CONVERTED | high).items() <= sent.items()
         else:
-            # An answer shows that the late one was dealt with before it.
-            runtime.update_container(pod_at(), ours(), asking(**DOUBLE))
             assert runtime.updates == []
 
 
-def test_where_we_may_write_all_files_are_written_when_the_update_is_done() -> None:
+def test_so_is_what_was_answered_for_while_another_was_late() -> None:
     """The runtime has written what the fallback said, without any handler's part."""
     node = Node("cpuBurst: {enabled: true, percent: 50}")
     asked = asking(**DOUBLE)
-    response = node.update(asked, ours())
+    response = node.plugin.fallback_update(updating(pod_at(), ours(), asked))
     assert response is not None
-    node.plugin.update_dropped(updating(pod_at(), ours(), asked), response)
+    for update in response.update:
+        for file, value in update.linux.resources.unified.items():
+            node.kernel.write(f"{CONTAINER}/{file}", value)
+    assert node.of_container("cpu.max.burst") == "0"
+    node.keeper.work_when_time_is_up()
+    assert node.of_container("cpu.max.burst") == "100000"
+    known = node.plugin.inventory.get("c1")
+    assert known is not None
+    assert known.files["cpu.max.burst"] == "100000"
+
+
+def test_unless_another_update_has_come_since() -> None:
+    """Then its numbers count."""
+    node = Node("cpuBurst: {enabled: true, percent: 50}")
+    node.plugin.fallback_update(updating(pod_at(), ours(), asking(**DOUBLE)))
+    node.update(asking(quota_us=20_000), ours())
+    node.post_update()
+    node.written()
+    node.keeper.work_when_time_is_up()
+    assert node.written() == {}
+
+
+def test_a_late_answer_is_written_when_the_runtime_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A write before the answer may be what took so long."""
+    node = Node("cpuBurst: {enabled: true, percent: 50}")
+    request = updating(pod_at(), ours(), asking(**DOUBLE))
+
+    def slow(*_: object) -> bool:
+        node.plugin.fallback_update(request)
+        return False
+
+    monkeypatch.setattr(node.plugin, "_write_before", slow)
+    node.plugin.update_container(request)
     for file, value in CONVERTED.items():
-        node.kernel.files[f"{CONTAINER}/{file}"] = value
+        node.kernel.write(f"{CONTAINER}/{file}", value)
     node.post_update()
     node.keeper.work()
     assert node.of_container("cpu.max.burst") == "100000"

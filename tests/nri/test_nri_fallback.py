@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from support.harness import PATIENCE_S, Recorder, container, pod, raw_peer, wait_until
+from support.harness import PATIENCE_S, Recorder, container, pod, raw_peer
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import RequestFails
@@ -34,7 +34,6 @@ class Undecided(Recorder):
         self.fallback = fallback
         self.fails = fails
         self.release = threading.Event()
-        self.dropped: list[tuple[str, str]] = []
 
     def update_container(
         self, request: nri.UpdateContainerRequest
@@ -52,16 +51,6 @@ class Undecided(Recorder):
         if self.fallback == "break":
             raise KeyError(request.container.id)
         return None if self.fallback is None else holding(self.fallback)
-
-    def update_dropped(
-        self,
-        request: nri.UpdateContainerRequest,
-        response: nri.UpdateContainerResponse,
-    ) -> None:
-        (update,) = response.update
-        value = update.linux.resources.unified["memory.max"]
-        self.dropped.append((request.container.id, value))
-        raise ValueError("a plugin's own mistake")
 
 
 def answered(peer: RawPeer) -> tuple[int, str, dict[str, str]]:
@@ -118,16 +107,3 @@ def test_a_plugin_that_is_to_fail_is_not_asked() -> None:
         peer.begin()
         code, _, files = answered(peer)
     assert (code, files) == (Code.UNKNOWN, {})
-
-
-def test_the_plugin_learns_that_its_answer_was_dropped() -> None:
-    """So that it can put right afterwards what the runtime does without it."""
-    plugin = Undecided("4096", fails=False)
-    with raw_peer(plugin) as peer:
-        peer.begin(request_timeout=100)
-        answered(peer)
-        plugin.release.set()
-        wait_until(lambda: bool(plugin.dropped))
-        assert plugin.dropped == [("c1", "late")]
-        # The connection has survived the plugin's mistake.
-        peer.ask("RunPodSandbox", nri.RunPodSandboxRequest(pod=pod()), nri.Empty)
