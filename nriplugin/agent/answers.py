@@ -16,28 +16,26 @@ from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import render_managed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from nriplugin.engine.decision import Decision
+    from nriplugin.kube.managed import Managed
 
 
 def adjustment(
-    decision: Decision, expected: Mapping[str, str], others: Collection[str]
+    decision: Decision, managed: Managed
 ) -> nri.CreateContainerResponse | None:
     """Return the answer to a creation; None if there is nothing to adjust.
 
-    Args:
-        decision: about the container.
-        expected: what its files hold when all of the decision is done.
-        others: files that had a value before us, which are recorded as not ours.
+    `managed` is what the record of the container is to say.
     """
     files = decision.files
     # A node that sends only what differs keeps its specifications free of us.
     spare = decision.settings.resources.send is Send.DIFFERENT
-    if not expected and (spare or not others):
+    if not managed.files and (spare or not managed.others):
         return None
     response = nri.CreateContainerResponse()
-    response.adjust.annotations[MANAGED_KEY] = render_managed(expected, others)
+    response.adjust.annotations[MANAGED_KEY] = render_managed(*managed)
     if not files:
         return response
     resources = response.adjust.linux.resources

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nriplugin.agent.answered import Answer
     from nriplugin.agent.inventory import Known
     from nriplugin.agent.plan import Plan
+    from nriplugin.agent.survey import Ownership
     from nriplugin.api import view_pb2 as view
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Pod
@@ -37,6 +38,14 @@ class AskedPlugin(NodePlugin):
         """Ignore it: the plan is the live plugin's."""
 
     @property
+    def _ownership(self) -> Ownership:
+        return self._live._ownership
+
+    @_ownership.setter
+    def _ownership(self, ownership: Ownership) -> None:
+        """Ignore it: what is ours is the live plugin's to know."""
+
+    @property
     def _remembers(self) -> bool:
         return False
 
@@ -48,6 +57,7 @@ class AskedPlugin(NodePlugin):
         pod: Pod,
         request: view.UpdateContainerRequest,
         known: Known,
+        become: Known,
         decision: Decision,
     ) -> None:
         """Take note of nothing."""

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.paths import cgroup_of
+from nriplugin.kube.managed import Managed
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -28,7 +29,14 @@ class Known(NamedTuple):
     # another value has not drifted.
     started: bool = False
     # Files that another plugin or a user had set when the container was made.
-    others: frozenset[str] = frozenset()
+    others: Mapping[str, str] = MappingProxyType({})
+    # The numbers that the values were made of, as in our record; empty: not known.
+    numbers: str = ""
+
+    @property
+    def managed(self) -> Managed:
+        """Return what is to be recorded."""
+        return Managed(self.ours, self.others, self.numbers)
 
     @property
     def ours(self) -> Mapping[str, str]:
@@ -40,11 +48,16 @@ class Known(NamedTuple):
         """Return the container's cgroup, where it has one that we understand."""
         return cgroup_of(self.cgroups_path)
 
-    def after(self, decision: Decision, explicit: Container[str]) -> Known:
+    def after(
+        self, decision: Decision, explicit: Container[str], numbers: str
+    ) -> Known:
         """Return what the container is once an update is done.
 
-        `explicit` are the files that kubelet or another plugin sets with the update,
-        which are no longer ours.
+        Args:
+            decision: about the update.
+            explicit: the files that kubelet or another plugin sets with the update,
+                which are no longer ours.
+            numbers: the container's then.
         """
         files = {f: v for f, v in self.files.items() if f not in explicit}
         files.update(decision.expected())
@@ -53,7 +66,7 @@ class Known(NamedTuple):
             for f, v in self.outdated.items()
             if f not in explicit and f not in files
         }
-        return self._replace(files=files, outdated=outdated)
+        return self._replace(files=files, outdated=outdated, numbers=numbers)
 
 
 class Inventory:

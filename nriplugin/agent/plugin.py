@@ -34,18 +34,20 @@ from nriplugin.convert.sources import core_from_nri
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.ours import others_files
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.stale import numbers_of
+from nriplugin.engine.updating import decide_update, together
 from nriplugin.errors import ConversionError, RequestFails
 from nriplugin.hands.eyes import memory_use
 from nriplugin.hands.facts import facts_of_pod
 from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.protection import without_effect
 from nriplugin.hands.telling import GapWarnings
+from nriplugin.kube.managed import Managed
 from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from nriplugin.cgroup.tree import Tree
     from nriplugin.config import Config
@@ -88,6 +90,7 @@ class NodePlugin(Plugin):
         {
             "create_container": view.CreateContainerRequest,
             "update_container": view.UpdateContainerRequest,
+            "post_update_container": view.ContainerEvent,
             "remove_container": view.ContainerEvent,
             "synchronize": view.SynchronizeRequest,
         }
@@ -124,6 +127,8 @@ class NodePlugin(Plugin):
         self._release: Release = (0, 0, 0)
         self._ownership = Ownership(shown=False)
         self._records = records
+        # What containers were and will be that the runtime is about to update.
+        self._becoming: dict[str, tuple[Known, Known]] = {}
 
     def close(self) -> None:
         """End what goes on beside the requests."""
@@ -182,12 +187,13 @@ class NodePlugin(Plugin):
     ) -> list[nri.ContainerUpdate] | None:
         """Learn from existing containers, and give them what they miss, if asked to."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
-        self.inventory.replace({})
         if self._plan.facts.cgroup_version != 2:
             return None
         if self._tree is not None and not self._plan.idle:
             self._recognise_curve(containers, self._tree)
         recorded = {} if self._records is None else self._records.load()
+        # Known from the connection before, and perhaps not stored yet.
+        recorded |= {i: known.managed for i, known in self.inventory.snapshot().items()}
         self._ownership = Ownership(self._release >= _SHOWS_UNIFIED, recorded)
         gone = recorded.keys() - {container.id for container in containers}
         if self._records is not None and gone:
@@ -233,15 +239,13 @@ class NodePlugin(Plugin):
         """Take note of what a container has become, unless that is not so any more."""
         changed = self.inventory.change(container_id, was, known)
         if changed:
-            self._keep(container_id, was.ours, known.ours)
+            self._keep(container_id, was.managed, known.managed)
         return changed
 
-    def _keep(
-        self, container_id: str, was: Mapping[str, str], ours: Mapping[str, str]
-    ) -> None:
+    def _keep(self, container_id: str, was: Managed, managed: Managed) -> None:
         """Have what is ours stored where a restart finds it, if it has changed."""
-        if ours != was and self._records is not None:
-            self.keeper.soon(partial(self._records.put, container_id, ours))
+        if managed != was and self._records is not None:
+            self.keeper.soon(partial(self._records.put, container_id, managed))
 
     def _put_right(
         self,
@@ -280,7 +284,7 @@ class NodePlugin(Plugin):
         later: list[Job],
     ) -> None:
         """Have the runtime write: the first ones in its answer, the rest by and by."""
-        corrections = [one for one in corrections if _carried(one)]
+        corrections = [one for one in corrections if carried(one)]
         now, rest = corrections[:at_once], corrections[at_once:]
         if rest and self._release < _TAKES_UPDATES:
             _log.warning(
@@ -292,14 +296,16 @@ class NodePlugin(Plugin):
         _log.info("%d containers are updated now, %d later", len(now), len(rest))
         later += [partial(self._send_later, one) for one in rest]
         updates += [
-            files_update(one.container_id, _carried(one))
+            files_update(one.container_id, carried(one))
             for one in now
             if self._becomes(one.container_id, one.was, one.known)
         ]
 
     def _send_later(self, one: Correction) -> None:
+        if one.container_id in self._becoming:
+            return  # an update is under way, which has asked us
         if self._becomes(one.container_id, one.was, one.known):
-            self.enqueue_update(files_update(one.container_id, _carried(one)))
+            self.enqueue_update(files_update(one.container_id, carried(one)))
 
     def disconnected(self, reason: str) -> None:
         """Say so; the runner dials again, and all state comes anew."""
@@ -327,9 +333,7 @@ class NodePlugin(Plugin):
             self._note(request.pod, request.container, decision)
         if self._remembers:
             message = request.container
-            known = Known(
-                message.linux.cgroups_path, answer.files, others=answer.others
-            )
+            known = new_container(message, answer)
             self.inventory.put(message.id, known)
         if decision.writes:
             self._write_new(request, answer)
@@ -358,7 +362,8 @@ class NodePlugin(Plugin):
         if self.inventory.get(message.id) is not noted:
             return None  # this is late: `fallback_update` has answered meanwhile
         if decision.files or decision.writes or known.ours:
-            self._updating(pod, request, known, decision)
+            become = _after(known, container, request, decision)
+            self._updating(pod, request, known, become, decision)
         return update_response(message.id, decision)
 
     def fallback_update(
@@ -372,7 +377,7 @@ class NodePlugin(Plugin):
         plan = self._plan
         if plan.facts.cgroup_version != 2:
             return None
-        message, config = request.container, plan.config.bare()
+        message, config = request.container, plan.config.without_handlers()
         pod = parse_pod(request.pod, plan.curves)
         try:
             known, container = self._existing(pod, message, plan)
@@ -386,9 +391,9 @@ class NodePlugin(Plugin):
             return None
         facts = replace(plan.facts, writable=False)
         decision = decide_update(pod, container, asked, facts, config)
-        become = known.after(decision, request.linux_resources.unified)
+        become = _after(known, container, request, decision)
         self.inventory.put(message.id, become)
-        self._keep(message.id, known.ours, become.ours)
+        self._keep(message.id, known.managed, become.managed)
         self.keeper.after(DECIDE_AGAIN_S, partial(self._decide_again, request, become))
         return update_response(message.id, decision)
 
@@ -410,7 +415,7 @@ class NodePlugin(Plugin):
         one = Correction(
             container_id=message.id,
             was=known,
-            known=known.after(decision, request.linux_resources.unified),
+            known=_after(known, container, request, decision),
             pod=cgroups_of(pod, message)[0],
             files=decision.files,
             writes=decision.writes,
@@ -422,13 +427,23 @@ class NodePlugin(Plugin):
 
     def _correct(self, one: Correction) -> None:
         """Give one container what it is to have, although nobody asks now."""
-        if _carried(one) and self._release >= _TAKES_UPDATES:
+        if carried(one) and self._release >= _TAKES_UPDATES:
             self._send_later(one)
+
+    def post_update_container(  # type: ignore[override] # the view declared above
+        self, pod: object, container: view.Container
+    ) -> None:
+        """Take note that the runtime has done what it was asked to."""
+        known, become = self._becoming.pop(container.id, (None, None))
+        if known is not None and become is not None:
+            self.inventory.put(container.id, become)
+            self._keep(container.id, known.managed, become.managed)
 
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
         """Forget the container."""
+        self._becoming.pop(container.id, None)
         self._forget(container.id)
 
     def _forget(self, container_id: str) -> Known | None:
@@ -455,9 +470,11 @@ class NodePlugin(Plugin):
         decision = decide(pod, container, plan.facts, plan.config)
         files = decision.expected()
         protects = not PROTECTION.isdisjoint(files)
-        others = frozenset(others_files(container.resources.unified, decision.files))
-        response = adjustment(decision, files, others)
-        return Answer(decision, response, files, protects, others)
+        resources = container.resources
+        others = others_files(resources.unified, decision.files)
+        managed = Managed(files, others, numbers_of(resources))
+        response = adjustment(decision, managed)
+        return Answer(decision, response, files, protects, *managed[1:])
 
     def _existing(
         self, pod: Pod, message: view.Container, plan: Plan
@@ -466,10 +483,15 @@ class NodePlugin(Plugin):
         container = read_existing(message)
         known = self.inventory.get(message.id)
         if known is None:
-            ours, others = self._ownership.of(message, pod, container, plan)
+            managed = self._ownership.of(message, pod, container, plan)
+            ours, others, numbers = managed
             started = message.state != nri.CONTAINER_CREATED
-            known = Known(message.linux.cgroups_path, {}, ours, started, others)
-        return known, container._replace(ours=known.ours, others=known.others)
+            path = message.linux.cgroups_path
+            known = Known(path, {}, ours, started, others, numbers)
+        container = container._replace(
+            ours=known.ours, decided=known.files, others=known.others
+        )
+        return known, container
 
     def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
         """Do what a decision about a new container has the executor do."""
@@ -480,12 +502,11 @@ class NodePlugin(Plugin):
         pod: Pod,
         request: view.UpdateContainerRequest,
         known: Known,
+        become: Known,
         decision: Decision,
     ) -> None:
         """Take note of a container that is about to be changed."""
-        become = known.after(decision, request.linux_resources.unified)
-        self.inventory.put(request.container.id, become)
-        self._keep(request.container.id, known.ours, become.ours)
+        self._becoming[request.container.id] = known, become
 
     def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:
         """Find out which files containers have here: in a pod's cgroup they show."""
@@ -536,6 +557,24 @@ def _named(pod: view.PodSandbox | Pod, message: view.Container) -> str:
     return f"{pod.namespace}/{pod.name}/{name}"
 
 
+def new_container(message: view.Container, answer: Answer) -> Known:
+    """Return what a container is that is about to be made."""
+    path, others, numbers = message.linux.cgroups_path, answer.others, answer.numbers
+    return Known(path, answer.files, others=others, numbers=numbers)
+
+
+def _after(
+    known: Known,
+    container: Container,
+    request: view.UpdateContainerRequest,
+    decision: Decision,
+) -> Known:
+    """Return what a container is once an update is done."""
+    wanted = request.linux_resources
+    numbers = numbers_of(together(container.resources, core_from_nri(wanted)))
+    return known.after(decision, wanted.unified, numbers)
+
+
 def _bare(resources: Resources) -> Container:
     return Container("", "", resources)
 
@@ -544,6 +583,6 @@ def _listed(one: Correction) -> str:
     return ", ".join(f"{file}={value}" for file, value in one.files.items())
 
 
-def _carried(one: Correction) -> dict[str, str]:
+def carried(one: Correction) -> dict[str, str]:
     """Return what a runtime can still give a container."""
     return {f: v for f, v in one.files.items() if not (one.idle and f == "cpu.idle")}

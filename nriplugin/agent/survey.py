@@ -19,7 +19,8 @@ from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
 from nriplugin.engine.ours import UNKNOWN, conclude_ours, owned_by_record
-from nriplugin.engine.stale import changed_numbers
+from nriplugin.engine.rawfiles import OWNABLE
+from nriplugin.engine.stale import changed_numbers, numbers_of
 from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError
 from nriplugin.hands.eyes import held, memory_use, observe
@@ -67,25 +68,26 @@ class Ownership(NamedTuple):
 
     # Whether the runtime's release shows the cgroup v2 values that it keeps.
     shown: bool
-    # From the state directory, by container.
-    records: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    # Newer than what travels with a container: of the state directory, and of the
+    # connection before this one.
+    records: Mapping[str, Managed] = MappingProxyType({})
 
     def of(
         self, message: view.Container, pod: Pod, container: Container, plan: Plan
     ) -> Managed:
         """Return which files of a container came from us, and which from others."""
         record = self.records.get(message.id)
-        managed = managed_of(message, pod)
-        if managed is None:
-            ours = record
-            if ours is None:
-                ours = conclude_ours(pod, container, plan.facts, plan.config)
-            return Managed(ours)
         if record is not None:
-            return Managed(record, managed.others)
-        unified = container.resources.unified
+            return record
+        managed, unified = managed_of(message, pod), container.resources.unified
+        if managed is None:
+            return Managed(conclude_ours(pod, container, plan.facts, plan.config))
         ours = owned_by_record(managed, unified, shown=self.shows(container))
-        return Managed(ours, managed.others)
+        later = (unified.keys() & OWNABLE) - ours.keys() - managed.others.keys()
+        if later:  # perhaps ours, from an update of which there is no record
+            concluded = conclude_ours(pod, container, plan.facts, plan.config)
+            ours |= {f: v for f, v in concluded.items() if f in later}
+        return managed._replace(files=ours)
 
     def shows(self, container: Container) -> bool:
         """Whether the runtime shows what it keeps for a container."""
@@ -159,8 +161,10 @@ class _Look:
         self.message, self.pod, self.plan, self.tree = message, pod, plan, tree
         self.parent, self.cgroup = cgroups_of(pod, message)
         container = read_existing(message)
-        self.ours, self.others = ownership.of(message, pod, container, plan)
-        self.container = container._replace(ours=self.ours, others=self.others)
+        self.managed = ownership.of(message, pod, container, plan)
+        self.ours = self.managed.files
+        others = self.managed.others
+        self.container = container._replace(ours=self.ours, others=others)
         self.shown = ownership.shows(container)
         self.stored = self._stored()
 
@@ -192,7 +196,8 @@ class _Look:
         }
         if absent or decision.writes:
             outdated = {f: v for f, v in was.ours.items() if f not in wanted}
-            become = was._replace(files=wanted, outdated=outdated)
+            numbers = numbers_of(self.container.resources)
+            become = was._replace(files=wanted, outdated=outdated, numbers=numbers)
             found.missing.append(self._correction(was, become, absent, decision))
 
     def _known(self, wanted: Mapping[str, str]) -> Known:
@@ -200,8 +205,8 @@ class _Look:
         files = {f: v for f, v in wanted.items() if self.stored.get(f) == v}
         outdated = {f: v for f, v in self.ours.items() if f not in files}
         started = message.state != CONTAINER_CREATED
-        path = message.linux.cgroups_path
-        return Known(path, files, outdated, started, self.others)
+        path, (_, others, numbers) = message.linux.cgroups_path, self.managed
+        return Known(path, files, outdated, started, others, numbers)
 
     def _use(self) -> Use | None:
         if self.tree is None or self.cgroup is None:
@@ -210,17 +215,20 @@ class _Look:
 
     def _stale(self, was: Known) -> Correction | None:
         """Return what a resize in our absence left behind, put right."""
-        asked = changed_numbers(self.container.resources, self.stored)
+        given = self.container.resources
+        asked = changed_numbers(given, self.stored, self.managed.numbers)
         if asked is None:
             return None
         plan = self.plan
         decision = decide_update(
-            self.pod, self.container, asked, plan.facts, plan.config, self._use()
+            *(self.pod, self.container, asked, plan.facts, plan.config, self._use()),
+            unasked=True,
         )
         files = {f: v for f, v in decision.files.items() if self.stored.get(f) != v}
         if not (files or decision.writes):
             return None
-        return self._correction(was, was.after(decision, ()), files, decision)
+        become = was.after(decision, (), numbers_of(given))
+        return self._correction(was, become, files, decision)
 
     def _stored(self) -> dict[str, str]:
         """Return the values of ours that the runtime keeps, as far as they show.

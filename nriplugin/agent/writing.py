@@ -16,9 +16,8 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.agent.inventory import Known
 from nriplugin.agent.plan import Plan
-from nriplugin.agent.plugin import NodePlugin
+from nriplugin.agent.plugin import NodePlugin, carried, new_container
 from nriplugin.agent.reading import cgroups_of, parse_pod
 from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.paths import cgroup_of_parent
@@ -28,11 +27,13 @@ from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import NRIPluginError
 from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.telling import tell
+from nriplugin.kube.managed import Managed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from nriplugin.agent.answered import Answer
+    from nriplugin.agent.inventory import Known
     from nriplugin.agent.survey import Correction
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.cgroup.tree import Tree
@@ -60,8 +61,12 @@ class _Pending(NamedTuple):
     writes: Sequence[Write]
     until: float  # when the runtime is not expected to be at it any more
     overtaken: bool = False  # by a write of ours, of what was right until then
-    was: Mapping[str, str] = MappingProxyType({})  # ours before an update
+    was: Managed = Managed({})  # ours before an update
     noted: Known | None = None  # what the inventory had when an update began
+
+
+def _has_only_started(was: Known | None, now: Known | None) -> bool:
+    return was is not None and now == was._replace(started=True)
 
 
 def _lower(hands: Hands, pod: str) -> None:
@@ -90,7 +95,7 @@ class WritingPlugin(NodePlugin):
     ) -> None:
         """Write through the hands, which are opened when a configuration needs them.
 
-        Or when there is something to take back: if an earlier process has `written`.
+        Or when there is something to take back, because an earlier process has written.
         """
         self._open_hands = open_hands
         self._written_before = written_before
@@ -117,15 +122,26 @@ class WritingPlugin(NodePlugin):
         curved = systemd and config.engine.curve is not None
         needed = not plain or curved or config.adopt.enabled or repair.enabled
         needed = needed or self._written_before
-        if self._hands is None and needed:
-            try:
-                self._hands = self._open_hands()
-            except NRIPluginError as exc:
-                _log.warning("cgroups are not written: %s", exc)
-            else:
-                self._learn(writable=True)
+        if needed:
+            self._open()
         self._repairs = repair.enabled and self._hands is not None
         self.keeper.every(repair.every_seconds, self.repair if self._repairs else None)
+
+    def _open(self) -> None:
+        if self._hands is not None:
+            return
+        try:
+            self._hands = self._open_hands()
+        except NRIPluginError as exc:
+            _log.warning("cgroups are not written: %s", exc)
+        else:
+            self._learn(writable=True)
+
+    def configure(self, request: nri.ConfigureRequest) -> None:
+        """Get ready to write what a runtime drops from updates, whatever is on."""
+        super().configure(request)
+        if self._plan.facts.drops_unified:
+            self._open()
 
     @property
     def _remembers(self) -> bool:
@@ -142,9 +158,7 @@ class WritingPlugin(NodePlugin):
             tell(self._hands.prepare(before, parent, message.id, name))
         after = [w for w in writes if w.when is When.AFTER]
         if after:
-            known = Known(
-                message.linux.cgroups_path, answer.files, others=answer.others
-            )
+            known = new_container(message, answer)
             self._starting[message.id] = _Pending(known, parent or "", after, inf)
 
     def start_container(  # type: ignore[override] # the view declared above
@@ -167,16 +181,17 @@ class WritingPlugin(NodePlugin):
         pod: Pod,
         request: view.UpdateContainerRequest,
         known: Known,
+        become: Known,
         decision: Decision,
     ) -> None:
         message, writes = request.container, decision.writes
         parent, cgroup = cgroups_of(pod, message)
         pending = _Pending(
-            known.after(decision, request.linux_resources.unified),
+            become,
             parent or "",
             [w for w in writes if w.when is When.AFTER],
             monotonic() + UPDATE_PATIENCE_S,
-            was=known.ours,
+            was=known.managed,
             noted=self.inventory.get(message.id),
         )
         # Said before asking: either the keeper sees it and leaves the container alone,
@@ -194,11 +209,15 @@ class WritingPlugin(NodePlugin):
         """Take note that the runtime has done it, and do the rest."""
         pending = self._updates.pop(container.id, None)
         if pending is not None:
-            if self.inventory.get(container.id) is not pending.noted:
+            now, known = self.inventory.get(container.id), pending.known
+            if now is not pending.noted and not _has_only_started(pending.noted, now):
                 # Our answer was late, and the runtime has written another one.
                 pending = pending._replace(overtaken=True)
-            self.inventory.put(container.id, pending.known)
-            self._keep(container.id, pending.was, pending.known.ours)
+            if now is not None and now.started:
+                known = known._replace(started=True)
+            pending = pending._replace(known=known)
+            self.inventory.put(container.id, known)
+            self._keep(container.id, pending.was, known.managed)
             if pending.writes or pending.overtaken:
                 self.keeper.soon(partial(self._finish_update, container.id, pending))
 
@@ -298,6 +317,9 @@ class WritingPlugin(NodePlugin):
             super()._send(corrections, at_once, updates, later)
             return
         for one in corrections[:at_once]:
+            if not carried(one):
+                self.keeper.soon(partial(self._adopt_one, one))
+                continue
             before = [w for w in one.writes if w.when is When.BEFORE]
             if before and one.pod is not None:
                 tell(hands.carry_out(before, one.pod, one.was.cgroup))

@@ -114,15 +114,18 @@ def _door_of(node: Node, runtime: str, stack: ExitStack, *, read_only: bool) -> 
     from nriplugin.cri.door import Door
     from nriplugin.hands.facts import node_facts
     from nriplugin.hands.hands import Hands
+    from nriplugin.hands.records import OwnershipRecords, state_directory
 
     note = Refusals().note
+    directory = state_directory(node)
+    records = None if directory is None else OwnershipRecords(directory)
     try:
         tree = node.open_tree()
     except CgroupError as exc:
         _log.warning(
             "cgroups: cannot be read, so nothing is learned from them: %s", exc
         )
-        return Door(runtime, node_facts(node, None), note=note)
+        return Door(runtime, node_facts(node, None), records=records, note=note)
     facts = node_facts(node, tree)
     hands = None
     if facts.writable and not read_only:
@@ -131,4 +134,4 @@ def _door_of(node: Node, runtime: str, stack: ExitStack, *, read_only: bool) -> 
         except NRIPluginError as exc:
             _log.warning("cgroups are not written: %s", exc)
     facts = replace(facts, writable=hands is not None)
-    return Door(runtime, facts, tree=tree, hands=hands, note=note)
+    return Door(runtime, facts, tree=tree, hands=hands, records=records, note=note)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import NodeFacts
     from nriplugin.hands.hands import Hands
+    from nriplugin.hands.records import OwnershipRecords
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Door:
         *,
         tree: Tree | None = None,
         hands: Hands | None = None,
+        records: OwnershipRecords | None = None,
         note: Callable[[str, Decision], None],
         budget_s: float = BUDGET_S,
         retry_s: float = RETRY_S,
@@ -59,6 +61,7 @@ class Door:
             facts: about the node; the runtime's part is asked of it.
             tree: its cgroups, if they can be read.
             hands: who writes what no request carries, if anybody can.
+            records: of what updates set, where there is a state directory.
             note: told of every decision and the container that it is about.
             budget_s: how long a call may wait for our part of it.
             retry_s: how often a runtime that is away is looked for.
@@ -73,16 +76,18 @@ class Door:
         self.interceptor: Interceptor | None = None
         greet: Callable[[], object] = self._client.version
         if facts.cgroup_version == 2:
+            writing = Writing(tree, hands, records)
             self.interceptor = Interceptor(
                 self.inventory,
                 facts,
                 DEFAULT_CONFIG,
                 tree=tree,
-                writing=Writing(tree, hands),
+                writing=writing,
                 note=note,
             )
             learner = Learner(
-                self._client, self.inventory, tree, self.interceptor.learn
+                *(self._client, self.inventory, tree, self.interceptor.learn),
+                writing.recorded,
             )
             self.interceptor.learner = learner
             greet = learner.learn

@@ -26,6 +26,7 @@ from nriplugin.engine.decision import When
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.ours import conclude_ours, others_files
 from nriplugin.engine.runtimes import oci_runtime_of
+from nriplugin.engine.stale import numbers_of
 from nriplugin.engine.updating import decide_update
 from nriplugin.hands.facts import facts_of_pod
 from nriplugin.kube.managed import KEY as MANAGED_KEY
@@ -155,15 +156,17 @@ class Interceptor:
         self._tell(pod, container, decision)
         pending = tuple(w for w in decision.writes if w.when is When.AFTER)
         given, ours = _sent(container.resources, decision), decision.expected()
+        others = others_files(given.unified, decision.files)
         container = container._replace(
             resources=given._replace(unified={**given.unified, **decision.files}),
             ours=ours,
+            others=others,
         )
         known = Known(message.pod_sandbox_id, container, pending)
         then = partial(self._created, key, described, known)
         if ours:
-            others = others_files(given.unified, decision.files)
-            message.config.annotations[MANAGED_KEY] = render_managed(ours, others)
+            record = render_managed(ours, others, numbers_of(given))
+            message.config.annotations[MANAGED_KEY] = record
         if _put(decision, resources) or ours:
             request = message.SerializeToString()
         parts = any(write.part for write in decision.writes)
@@ -273,10 +276,20 @@ class Interceptor:
     ) -> Rest | None:
         # One that the runtime does not list as living has no pod, and is not kept.
         if known.sandbox_id:
-            known = known._replace(container=container)
-            self._inventory.put_container(container.id, known)
+            become = known._replace(container=container)
+            self._inventory.put_container(container.id, become)
         due = tuple(w for w in writes if w.when is When.AFTER)
-        return partial(self._write_after, due, pod, container.id) if due else None
+        changed = container.ours != known.container.ours
+        if not (due or changed):
+            return None
+        return partial(self._finish_update, container, due, pod)
+
+    def _finish_update(
+        self, container: Container, due: tuple[Write, ...], pod: Pod
+    ) -> None:
+        self._writing.record(container)
+        if due:
+            self._write_after(due, pod, container.id)
 
     def _write_after(self, due: Iterable[Write], pod: Pod, container_id: str) -> None:
         cgroup = self._writing.after(due, pod, container_id)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nriplugin.cri.inventory import Inventory, Known
     from nriplugin.engine.curve import Observation
     from nriplugin.engine.model import Pod
+    from nriplugin.kube.managed import Managed
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +41,19 @@ class Learner:
         inventory: Inventory,
         tree: Tree | None,
         apply: Callable[[Mapping[str, Any], Mapping[str, Curve]], None],
+        recorded: Callable[[], Mapping[str, Managed]] = dict,
     ) -> None:
-        """Ask through a client; `apply` gets facts about the node, by name, and curves
-        of pods, by UID, whenever they are known.
+        """Ask through a client.
+
+        Args:
+            client: who is asked.
+            inventory: takes the pods and containers.
+            tree: the node's cgroups, to look at the weights of containers.
+            apply: gets facts about the node, by name, and curves of pods, by UID,
+                whenever they are known.
+            recorded: returns what updates have set, by container.
         """
+        self._recorded = recorded
         self._client = client
         self._inventory = inventory
         self._tree = tree
@@ -64,8 +74,9 @@ class Learner:
                 pods[sandbox_id] = pod
         containers: dict[str, Known] = {}
         observations: list[Observation] = []
+        recorded = self._recorded()
         for one in self._client.live_containers():
-            found = self._look(one)
+            found = self._look(one, recorded)
             if found is not None:
                 containers[one.id], observation = found
                 observations += [observation] if observation else []
@@ -85,11 +96,13 @@ class Learner:
         """Ask for one container, of which nothing is known; None if there is none."""
         for one in self._client.live_containers():
             if one.id == container_id:
-                found = self._look(one)
+                found = self._look(one, self._recorded())
                 return None if found is None else found[0]
         return None
 
-    def _look(self, one: cri_pb2.Container) -> tuple[Known, Observation | None] | None:
+    def _look(
+        self, one: cri_pb2.Container, recorded: Mapping[str, Managed]
+    ) -> tuple[Known, Observation | None] | None:
         try:
             response = self._client.container_status(one.id)
         except RPCError as exc:
@@ -97,6 +110,11 @@ class Learner:
                 return None
             raise
         known, cgroup = told_of(one.pod_sandbox_id, response)
+        record = recorded.get(one.id)
+        if record is not None:
+            ours, others = record.files, record.others
+            container = known.container._replace(ours=ours, others=others)
+            known = known._replace(container=container)
         if one.state == CONTAINER_CREATED:
             known = known._replace(pending=None)
         if self._tree is None or cgroup is None:

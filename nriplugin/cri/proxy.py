@@ -211,10 +211,12 @@ class Proxy:
         except RequestFails:
             raise
         except Exception as second:  # noqa: BLE001 - whatever it is, kubelet tries again
-            _log.error("%s: not passed on: %s; %s", method, what, second)
-            context.abort(
-                grpc.StatusCode.UNAVAILABLE, f"nriplugin: {method}: {what}; {second}"
-            )
+            if not self._interceptor.config.base.resources.fail_lost_update:
+                prepared = Prepared(request)
+            else:
+                _log.error("%s: not passed on: %s; %s", method, what, second)
+                reason = f"nriplugin: {method}: {what}; {second}"
+                context.abort(grpc.StatusCode.UNAVAILABLE, reason)
         changed = "untouched" if prepared.request == request else "with what is known"
         _log.error("%s: passed on %s: %s", method, changed, what)
         return prepared

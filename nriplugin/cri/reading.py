@@ -78,7 +78,11 @@ def told_of(sandbox_id: str, response: cri.ContainerStatusResponse) -> Told:
     resources = _resources(status, spec)
     text = status.annotations.get(MANAGED_KEY)
     managed = None if text is None else parse_managed(text)
-    ours = managed and owned_by_record(managed, resources.unified, shown=bool(spec))
+    ours: Mapping[str, str] | None = None
+    others: Mapping[str, str] = {}
+    if managed is not None:
+        unified, others = resources.unified, managed.others
+        ours = owned_by_record(managed, unified, shown=bool(spec or unified))
     score = _mapping(spec, "process").get("oomScoreAdj")
     container = Container(
         name=status.metadata.name,
@@ -86,6 +90,7 @@ def told_of(sandbox_id: str, response: cri.ContainerStatusResponse) -> Told:
         resources=resources,
         oom_score_adj=score if isinstance(score, int) else None,
         ours=ours,
+        others=others,
     )
     return Told(Known(sandbox_id, container), _cgroup(spec))
 

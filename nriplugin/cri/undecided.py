@@ -8,11 +8,9 @@ So it is decided about once more, from what is known, without waiting for anythi
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nriplugin.engine.decision import When
-from nriplugin.engine.settings import ResourcesSettings, Settings
 from nriplugin.engine.updating import decide_update
 from nriplugin.errors import NRIPluginError, RequestFails
 
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Container, NodeFacts, Pod
     from nriplugin.engine.settings import Config
-
-# With every handler off, an update only takes back or converts what we once set.
-_ALL_OFF = Settings(resources=ResourcesSettings(enabled=False))
 
 
 class Undecidable(NRIPluginError):
@@ -35,8 +30,8 @@ def decide_at_once(
 ) -> Decision:
     """Decide about an update of a container that has values of ours.
 
-    If a defect of ours is in the way, the container is treated as if every handler were
-    off: its old values from us follow the numbers that are asked for.
+    If a defect of ours is in the way, it is the conversion alone that decides, and what
+    other handlers once set is taken back.
 
     Raises:
         RequestFails: a handler could not do its work, and is configured to fail.
@@ -47,8 +42,9 @@ def decide_at_once(
     except RequestFails:
         raise
     except Exception:  # noqa: BLE001 - whatever it is, the second way may work
-        plain = replace(config, base=_ALL_OFF, rules=())
-        decision = decide_update(pod, container, asked, facts, plain)
+        decision = decide_update(
+            pod, container, asked, facts, config.without_handlers()
+        )
     first = [write.file for write in decision.writes if write.when is When.BEFORE]
     if first:
         raise Undecidable(f"{first[0]} has to be written first")

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.engine.decision import When
+from nriplugin.engine.stale import numbers_of
 from nriplugin.hands.eyes import container_cgroup, memory_use
 from nriplugin.hands.protection import FILES as PROTECTION
 from nriplugin.hands.protection import without_effect
 from nriplugin.hands.telling import GapWarnings, tell
+from nriplugin.kube.managed import Managed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from nriplugin.cgroup.tree import Tree
     from nriplugin.cri.inventory import Known
     from nriplugin.engine.decision import Decision, Write
-    from nriplugin.engine.model import Pod, Use
+    from nriplugin.engine.model import Container, Pod, Use
     from nriplugin.hands.hands import Hands
+    from nriplugin.hands.records import OwnershipRecords
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +39,17 @@ class Turn:
 class Writing:
     """The hands, used by one thread at a time: sums are read and then written."""
 
-    def __init__(self, tree: Tree | None, hands: Hands | None) -> None:
-        """Look at this tree, and write with these hands, where there are any."""
+    def __init__(
+        self,
+        tree: Tree | None,
+        hands: Hands | None,
+        records: OwnershipRecords | None = None,
+    ) -> None:
+        """Look at this tree, and write with these hands, where there are any.
+
+        `records` are of what updates set, where there is a state directory.
+        """
+        self._records = records
         self._tree = tree
         self._hands = hands
         self._lock = threading.Lock()
@@ -106,8 +118,27 @@ class Writing:
             without_effect(self._tree, parent, None, decision.files, raised=raised)
         )
 
+    def recorded(self) -> Mapping[str, Managed]:
+        """Return what updates have set, by container."""
+        if self._records is None:
+            return {}
+        with self._lock:
+            return self._records.load()
+
+    def record(self, container: Container) -> None:
+        """Store what a container has from us after an update."""
+        if self._records is None:
+            return
+        numbers = numbers_of(container.resources)
+        managed = Managed(container.ours or {}, container.others, numbers)
+        with self._lock:
+            self._records.put(container.id, managed)
+
     def container_ended(self, pod: Pod, known: Known) -> None:
         """Forget its cgroup, and take back what it had from those above."""
+        if self._records is not None:
+            with self._lock:
+                self._records.drop(known.container.id)
         parent = cgroup_of_parent(pod.cgroup_parent)
         if self._hands is None or parent is None:
             return

@@ -152,8 +152,12 @@ class Case:
 
 
 def hidden_files(container: Container) -> dict[str, str]:
-    """Return the files that another set, without values: some runtimes hide them."""
-    return dict.fromkeys(container.others - (container.ours or {}).keys(), "")
+    """Return the files that another set, which some runtimes hide from us later.
+
+    A value is empty where it is not known.
+    """
+    ours = container.ours or {}
+    return {file: value for file, value in container.others.items() if file not in ours}
 
 
 def wishes_in(unified: Mapping[str, str]) -> Mapping[str, str]:

@@ -146,16 +146,32 @@ def _quota(case: Case) -> int | None:
     """Return the quota that will hold, or the one before it if that is less.
 
     The runtime writes the quota in numbers first, and then a cpu.max and the burst in
-    an order that nobody knows.
+    an order that nobody knows. None also where another's cpu.max is there that the
+    runtime does not show.
     """
-    sent = case.explicit.get("cpu.max") or case.out.files.get("cpu.max")
     number = case.given.quota_us
+    if "cpu.max" in case.explicit:
+        sent: str | None = case.explicit["cpu.max"]
+        if not sent:
+            return None
+    else:
+        sent = case.out.files.get("cpu.max") or _kept(case)
     if not sent:
         return number if isinstance(number, int) else None
     quota = quota_of(sent)
     if quota is None or not isinstance(number, int):
         return quota
     return min(quota, number)
+
+
+def _kept(case: Case) -> str | None:
+    """Return the cpu.max of ours that the runtime writes again beside this update."""
+    if case.asked is None or case.asked.quota_us is not None:
+        return None
+    container = case.container
+    return (container.ours or {}).get("cpu.max") or container.resources.unified.get(
+        "cpu.max"
+    )
 
 
 def _old_quota(given: Resources) -> int | None:

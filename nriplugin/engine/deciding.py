@@ -212,6 +212,9 @@ def _settle(case: Case) -> None:
     burst = files.get("cpu.max.burst")
     if burst is None or burst == "0":
         return
+    if case.explicit.get("cpu.max") == "":
+        _take_back(out, "cpu.max.burst", "another's cpu.max is not shown")
+        return
     sent = case.explicit.get("cpu.max") or files.get("cpu.max")
     quotas = [quota_of(sent), case.given.quota_us]
     limits = [quota for quota in quotas if isinstance(quota, int)]

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert import Curve, Resources
+from nriplugin.engine.runtimes import drops_unified_on_update
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,9 +48,12 @@ class Container(NamedTuple):
     # Files that came from us, so that nobody's wish is in them, with what we set them
     # to: not every runtime shows its own in `resources.unified`. None is "not known".
     ours: Mapping[str, str] | None = None
+    # Of those, the ones that hold a value of this process's decision by now, whatever
+    # the runtime keeps for them.
+    decided: Mapping[str, str] = _NOTHING
     # Files that another plugin or a user set when the container was made. Not every
-    # runtime shows them later, with their values, in `resources.unified`.
-    others: frozenset[str] = frozenset()
+    # runtime shows them later in `resources.unified`.
+    others: Mapping[str, str] = _NOTHING
 
 
 class Use(NamedTuple):
@@ -82,6 +86,10 @@ class NodeFacts:
     writable: bool = False
     # Which of the core files can be sent; follows from `files`.
     core: frozenset[str] = field(init=False)
+    # Whether `unified` in the answer to an update is lost; follows from the runtime.
+    drops_unified: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "core", CORE_FILES & self.files)
+        drops = drops_unified_on_update(self.runtime, self.runtime_version)
+        object.__setattr__(self, "drops_unified", drops)

@@ -40,32 +40,30 @@ def owned_by_record(
     """Return the files that came from us, by the record made with the container.
 
     `unified` is what the runtime keeps for the container, `shown` whether it tells
-    plugins of that at all.
-
-    A file that came later than the record came with an update, from us or from
-    kubelet. Counting kubelet's as ours does no harm, because kubelet sends its values
-    again with every update, and what an update asks for wins. Where the runtime does
-    not show what it keeps, any file of the conversion may have come from us since.
+    plugins of that at all. A file of the conversion that is not in the record came with
+    an update, and is taken for ours: if it was, and we left it alone, it would undo
+    every resize from now on.
     """
-    later: Mapping[str, str]
+    owned = dict(managed.files)
+    for file in CORE_FILES - managed.others.keys():
+        if not shown:
+            owned.setdefault(file, UNKNOWN)
+        elif file in unified:
+            owned[file] = unified[file]
     if shown:
-        later = {file: value for file, value in unified.items() if file in OWNABLE}
-    else:
-        later = dict.fromkeys(CORE_FILES - managed.files.keys(), UNKNOWN)
-    owned = {**managed.files, **later}
-    for file in managed.others:
-        owned.pop(file, None)
+        owned.update((file, unified[file]) for file in managed.files if file in unified)
     return owned
 
 
-def others_files(unified: Mapping[str, str], sent: Collection[str]) -> list[str]:
+def others_files(unified: Mapping[str, str], sent: Collection[str]) -> dict[str, str]:
     """Return the files with somebody else's value, to be recorded as not ours.
 
     `unified` is what a container comes with, `sent` the files that we set.
     """
     if not unified:
-        return []
-    return [f for f in wishes_in(unified) if f in OWNABLE and f not in sent]
+        return {}
+    wishes = wishes_in(unified).items()
+    return {f: v for f, v in wishes if f in OWNABLE and f not in sent}
 
 
 def conclude_ours(

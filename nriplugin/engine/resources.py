@@ -3,7 +3,9 @@
 With nothing else on, the values are those that the node's runtime would write by
 itself. So with `send: different` a file is sent only where that is not so: where a
 chosen curve is not the runtime's, where systemd needs a quota rounded, and where the
-runtime keeps an earlier value of ours that it would write again.
+runtime keeps an earlier value of ours that it would write again. A runtime that drops
+files from updates gets none where we may not write by ourselves: what we sent once
+could never be changed again, and every resize would be lost.
 
 systemd keeps a quota in steps of 1 % of a CPU. runc from 1.3.2 on rounds what it makes
 of the numbers, but not a cpu.max in `unified`, which a `daemon-reload` would then
@@ -63,6 +65,7 @@ def decide_resources(
     out.conversion = conversion = convert(given, curve)
     core, taken, systemd = facts.core, out.files, facts.driver == SYSTEMD
     native: Mapping[str, str] = {}
+    fixed = facts.drops_unified and not facts.writable
     if out.settings.resources.send is Send.DIFFERENT:
         native = _native(given, chosen, facts, ours or {})
     for file, value, rule in conversion.derived:
@@ -74,7 +77,9 @@ def decide_resources(
             if systemd and file == "cpu.max":
                 lasting = lasting_quota(value)
                 value, rule = lasting, rule if lasting == value else ROUNDED_RULE
-            if native and native.get(file) == value:
+            if fixed and file not in (ours or ()):
+                out.leave(file, "resources: no update could change it on this runtime")
+            elif native and native.get(file) == value:
                 out.leave(file, "resources: the runtime writes this value by itself")
             else:
                 out.set(file, value, rule)

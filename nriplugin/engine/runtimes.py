@@ -50,11 +50,11 @@ def oci_runtime_of(handler: str) -> str | None:
     return handler if handler in ("runc", "crun") else None
 
 
-def drops_unified_on_update(facts: NodeFacts) -> bool:
+def drops_unified_on_update(runtime: str, runtime_version: str) -> bool:
     """Whether `unified` in the answer to an update is lost: CRI-O before 1.36."""
-    if facts.runtime not in ("cri-o", "crio"):
+    if runtime not in ("cri-o", "crio"):
         return False
-    version = parse_version(facts.runtime_version)
+    version = parse_version(runtime_version)
     return version is None or version < _CRIO_APPLIES_UNIFIED
 
 

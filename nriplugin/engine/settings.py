@@ -167,10 +167,13 @@ class Config:
     base: Settings = field(default_factory=Settings)
     rules: tuple[RuleMatch, ...] = ()
 
-    def bare(self) -> Config:
-        """Return the same with no handler but the conversion."""
-        fail_lost_update = self.base.resources.fail_lost_update
-        resources = ResourcesSettings(fail_lost_update=fail_lost_update)
+    def without_handlers(self) -> Config:
+        """Return the same with every handler off.
+
+        An update then converts what we once set, or takes it back, and nothing else.
+        """
+        fail = self.base.resources.fail_lost_update
+        resources = ResourcesSettings(enabled=False, fail_lost_update=fail)
         return Config(curve=self.curve, base=Settings(resources=resources))
 
     def with_failure_policy(self, *, fail: bool) -> Config:

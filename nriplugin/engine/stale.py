@@ -2,15 +2,15 @@
 
 What we once sent outlives us: at a resize in our absence the runtime takes kubelet's
 new numbers, writes the files that it makes of them, and then writes our old values over
-them. Afterwards our values no longer follow from the container's numbers, and that is
-how it shows.
+them. Afterwards the numbers are not the recorded ones, and our values do not follow
+from them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.convert import Curve, Resources, convert
+from nriplugin.convert import UNLIMITED, Curve, Resources, convert
 from nriplugin.engine.model import CORE_FILES
 from nriplugin.engine.resources import lasting_quota
 from nriplugin.errors import ConversionError
@@ -19,7 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def changed_numbers(given: Resources, ours: Mapping[str, str]) -> Resources | None:
+def numbers_of(given: Resources) -> str:
+    """Return the numbers that the conversion reads, for a record."""
+    numbers = (
+        given.shares,
+        given.quota_us,
+        given.period_us,
+        given.memory_limit_bytes,
+    )
+    return ",".join(
+        "" if one is None else "max" if one is UNLIMITED else str(one)
+        for one in numbers
+    )
+
+
+def changed_numbers(
+    given: Resources, ours: Mapping[str, str], recorded: str
+) -> Resources | None:
     """Return the numbers that our values were not made of; None if all were.
 
     A value counts as made of a number if any curve and any rounding makes it, so that
@@ -28,7 +44,10 @@ def changed_numbers(given: Resources, ours: Mapping[str, str]) -> Resources | No
     Args:
         given: the numbers that the runtime keeps for the container.
         ours: the values of ours that the runtime keeps beside them.
+        recorded: the numbers that our values were made of; empty if not known.
     """
+    if recorded and recorded == numbers_of(given):
+        return None
     stale = {
         file
         for file in CORE_FILES & ours.keys()

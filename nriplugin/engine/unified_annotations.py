@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.convert.result import Rule
+from nriplugin.engine.ceilings import PROTECTION
 from nriplugin.engine.decision import Reason, Why
 from nriplugin.engine.idle import FILE as IDLE
 from nriplugin.engine.idle import make_idle
@@ -56,9 +57,24 @@ def decide_unified_annotations(case: Case) -> None:
             make_idle(case, why._replace(rule=IDLE_RULE), IDLE_AFTER_RULE)
         elif case.asked is None:
             _send(case, file, value, why)
-        elif file in case.facts.files:
-            # Set when the container was made, and not to be set by anybody else now.
+        elif _was_set(case, file, value):
+            # When the container was made, and not to be set by another handler now.
             case.explicit = {**case.explicit, file: value}
+
+
+def _was_set(case: Case, file: str, value: str) -> bool:
+    """Whether a file has the annotation's value from us, as far as that is known.
+
+    Else the handler was off when the container was made, and the file may be another
+    handler's. Protection may have been lowered since, to what the container may use.
+    """
+    ours = case.container.ours
+    if file not in case.facts.files:
+        return False
+    if ours is None:
+        return True
+    has = ours.get(file)
+    return has == value or (has is not None and file in PROTECTION)
 
 
 def _idle_first(found: tuple[str, Annotation]) -> bool:

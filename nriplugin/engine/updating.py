@@ -23,10 +23,12 @@ from nriplugin.engine.deciding import (
     without_ours,
 )
 from nriplugin.engine.decision import UPDATES, Decision, Level, When, Why, Write
+from nriplugin.engine.leftovers import not_lost
+from nriplugin.engine.model import CORE_FILES
+from nriplugin.engine.rawfiles import check_raw
 from nriplugin.engine.rules import select
-from nriplugin.engine.runtimes import drops_unified_on_update
 from nriplugin.engine.scope import reach_scope
-from nriplugin.errors import ConversionError
+from nriplugin.errors import ConversionError, NRIPluginError
 
 if TYPE_CHECKING:
     from nriplugin.convert import Resources
@@ -53,10 +55,13 @@ def decide_update(
     facts: NodeFacts,
     config: Config,
     use: Use | None = None,
+    *,
+    unasked: bool = False,
 ) -> Decision:
     """Decide about an update of a container; `asked` has None for what is not asked.
 
-    The files are to be laid over the request, less what is in `cleared`.
+    The files are to be laid over the request, less what is in `cleared`; with
+    `unasked`, they are an update of our own, of which every runtime takes the files.
 
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.
@@ -76,7 +81,7 @@ def decide_update(
     if asked.quota_us is None:
         # A period alone would lift the quota that the container has.
         asked = asked._replace(period_us=None)
-    case = Case(pod, container, _together(old, asked), facts, out)
+    case = Case(pod, container, together(old, asked), facts, out)
     case.asked, case.use = asked, use
     case.memory_comes = undone or asked.memory_limit_bytes is not None
     decide_case(case, asked, config.curve or pod.curve)
@@ -86,12 +91,12 @@ def decide_update(
     if out.files or out.cleared:
         _keep_swap(case, asked)
     _warn(case, asked)
-    if out.files and drops_unified_on_update(facts):
+    if out.files and facts.drops_unified and not unasked:
         _write_instead(case)
     return out
 
 
-def _together(old: Resources, asked: Resources) -> Resources:
+def together(old: Resources, asked: Resources) -> Resources:
     """Return what will hold: old numbers, unless others are asked for."""
     return old._replace(
         shares=old.shares if asked.shares is None else asked.shares,
@@ -110,13 +115,17 @@ def _send_again(case: Case) -> None:
     """Send what we know better than the runtime, which was not told when it changed.
 
     A direct write changes the kernel's file, but not the value that the runtime keeps.
+    Where the runtime shows nothing of what it keeps, everything is sent.
     """
-    container = case.container
+    container, out = case.container, case.out
     stored = container.resources.unified
-    for file, value in (container.ours or {}).items():
-        known = value and file not in _ORDERED and file not in case.out.files
-        if known and stored.get(file, value) != value and file in case.facts.files:
+    for file, value in container.decided.items():
+        kept = stored.get(file, value if stored else None)
+        if file in _ORDERED or file in out.files or kept == value:
+            continue
+        if file in case.facts.files and file not in case.explicit:
             with suppress(ConversionError):  # a record may say anything
+                check_raw(file, value)
                 case.send(file, value, AGAIN)
 
 
@@ -140,6 +149,7 @@ def _keep_swap(case: Case, asked: Resources) -> None:
         return
     why = Why(UPDATES, SWAP_RULE, "the container's resources")
     with suppress(ConversionError):  # no more than the kernel can count
+        check_raw("memory.swap.max", value)
         case.send("memory.swap.max", value, why)
 
 
@@ -153,9 +163,20 @@ def _warn(case: Case, asked: Resources) -> None:
         )
 
 
+def _differs(case: Case) -> bool:
+    """Whether a file of the conversion is to hold something else than before."""
+    container = case.container
+    kept = {**(container.ours or {}), **container.resources.unified}
+    files = case.out.files
+    return any(files[f] != kept.get(f) for f in CORE_FILES & files.keys())
+
+
 def _write_instead(case: Case) -> None:
     """Have the executor write what the runtime drops from an answer to an update."""
     out, facts = case.out, case.facts
+    if not facts.writable and _differs(case):
+        runtime = f"{facts.runtime} {facts.runtime_version}"
+        not_lost(case, NRIPluginError(f"{runtime} drops unified at updates"))
     for file, value in list(out.files.items()):
         why = out.why(file)
         out.unset(file)

@@ -5,8 +5,8 @@ text as the annotation that an NRI runtime keeps for us. It is for what no annot
 can hold: values that came with an update, and containers whose door takes none.
 
 A file is written beside its place and renamed, so a reader never sees half of it. If
-the directory cannot be written, that is logged once and nothing is kept: the plugin
-then falls back on what the runtime shows.
+the directory cannot be written, that is logged once, and the plugin falls back on what
+the runtime shows.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from nriplugin.cgroup.journal import ENV_STATE_DIR, RECORDS, STATE_DIR
 from nriplugin.kube.managed import MAX_LENGTH, parse_managed, render_managed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nriplugin.cgroup.node import Node
     from nriplugin.kube.managed import Managed
 
@@ -46,11 +44,11 @@ class OwnershipRecords:
     def __init__(self, state_directory: str) -> None:
         """Keep records below a directory, which is made when the first one is."""
         self._directory = os.path.join(state_directory, RECORDS)
-        self._broken = False
+        self._failing = False  # so that it is logged once
 
-    def load(self) -> dict[str, Mapping[str, str]]:
-        """Return the files and values of every container that has a record."""
-        found: dict[str, Mapping[str, str]] = {}
+    def load(self) -> dict[str, Managed]:
+        """Return the record of every container that has one."""
+        found: dict[str, Managed] = {}
         try:
             names = os.listdir(self._directory)
         except OSError:
@@ -58,7 +56,7 @@ class OwnershipRecords:
         for name in names:
             managed = self._read(name)
             if managed is not None:
-                found[name] = managed.files
+                found[name] = managed
         return found
 
     def _read(self, name: str) -> Managed | None:
@@ -70,25 +68,34 @@ class OwnershipRecords:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def put(self, container_id: str, files: Mapping[str, str]) -> None:
-        """Keep what a container has from us."""
-        if self._broken or not _ID.fullmatch(container_id):
+    def put(self, container_id: str, managed: Managed) -> None:
+        """Keep what a container has from us.
+
+        If that fails, an earlier record is removed: none at all is better than one that
+        is no longer true.
+        """
+        if not _ID.fullmatch(container_id):
             return
-        path = os.path.join(self._directory, container_id)
         try:
-            os.makedirs(self._directory, mode=0o700, exist_ok=True)
-            unfinished = os.open(
-                path + _UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
-            )
-            with open(unfinished, "w", encoding="ascii") as file:
-                file.write(render_managed(files))
-            os.rename(path + _UNFINISHED, path)
+            self._write(os.path.join(self._directory, container_id), managed)
         except OSError as exc:
-            self._broken = True
-            _log.warning(
-                "%s: %s: values set by updates are not remembered across restarts",
-                *(self._directory, exc.strerror),
-            )
+            self.drop(container_id)
+            if not self._failing:
+                _log.warning(
+                    "%s: %s: values set by updates are not remembered across restarts",
+                    *(self._directory, exc.strerror),
+                )
+            self._failing = True
+        else:
+            self._failing = False
+
+    def _write(self, path: str, managed: Managed) -> None:
+        os.makedirs(self._directory, mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        unfinished = os.open(path + _UNFINISHED, flags, 0o600)
+        with open(unfinished, "w", encoding="ascii") as file:
+            file.write(render_managed(*managed))
+        os.rename(path + _UNFINISHED, path)
 
     def drop(self, *container_ids: str) -> None:
         """Forget containers that are gone."""

@@ -5,9 +5,10 @@ the runtime shows it again at every update and at every Synchronize. So after a 
 a restart or an upgrade the plugin knows which cgroup v2 values are its own, whatever
 the configuration says by then.
 
-The text is `FILE=VALUE` for each file that we set, and the bare `FILE` for each one
-that had a value of another plugin's or of a user's before us, joined by semicolons:
-`cpu.max=50000 100000;cpu.weight=35;memory.high`.
+The text is `FILE=VALUE` for each file that we set, `FILE~VALUE` for each one that had a
+value of another plugin's or of a user's before us, and after an `@` the numbers that
+our values were made of, joined by semicolons:
+`cpu.max=50000 100000;cpu.weight=35;memory.high~8192;@256,50000,100000,`.
 
 A runtime may copy a pod's annotations to its containers, so the text can be a
 stranger's: `parse_managed` takes exactly what `render_managed` gives, and nothing else.
@@ -16,31 +17,41 @@ stranger's: `parse_managed` takes exactly what `render_managed` gives, and nothi
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 KEY = "managed.cgroup2.nri.io"
 
 # More than every file that we can set, each with its longest value.
 MAX_LENGTH = 2048
 
-_FILE = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)+")
-# Empty where we set the file and do not know to what.
+_ENTRY = re.compile(r"([a-z0-9_]+(?:\.[a-z0-9_]+)+)([=~])([a-z0-9. -]{0,64})")
+_NUMBERS = re.compile(r"@[0-9max,]{0,90}")
 _VALUE = re.compile(r"[a-z0-9. -]{0,64}")
 
 
 class Managed(NamedTuple):
-    """What we set on a container when it was made, and what others had set before."""
+    """What we set on a container, and what others had set before."""
 
-    files: Mapping[str, str]
-    others: frozenset[str] = frozenset()
+    files: Mapping[str, str]  # a value that is not known is empty
+    others: Mapping[str, str] = MappingProxyType({})
+    numbers: str = ""  # shares, quota, period and limit; empty where not known
 
 
-def render_managed(files: Mapping[str, str], others: Iterable[str] = ()) -> str:
+def render_managed(
+    files: Mapping[str, str],
+    others: Mapping[str, str] = MappingProxyType({}),
+    numbers: str = "",
+) -> str:
     """Return the annotation's text."""
-    return ";".join([*(f"{f}={v}" for f, v in sorted(files.items())), *sorted(others)])
+    parts = [f"{file}={value}" for file, value in sorted(files.items())]
+    for file, value in sorted(others.items()):
+        # Anybody may have set it to anything.
+        parts.append(f"{file}~{value if _VALUE.fullmatch(value) else ''}")
+    return ";".join([*parts, f"@{numbers}"] if numbers else parts)
 
 
 def parse_managed(text: str) -> Managed | None:
@@ -48,15 +59,14 @@ def parse_managed(text: str) -> Managed | None:
     if len(text) > MAX_LENGTH:
         return None
     files: dict[str, str] = {}
-    others: set[str] = set()
+    others: dict[str, str] = {}
+    numbers = ""
     for part in text.split(";") if text else ():
-        file, is_set, value = part.partition("=")
-        if not _FILE.fullmatch(file) or file in files or file in others:
+        if _NUMBERS.fullmatch(part):
+            numbers = part[1:]
+            continue
+        entry = _ENTRY.fullmatch(part)
+        if entry is None or entry[1] in files or entry[1] in others:
             return None
-        if not is_set:
-            others.add(file)
-        elif _VALUE.fullmatch(value):
-            files[file] = value
-        else:
-            return None
-    return Managed(files, frozenset(others))
+        (files if entry[2] == "=" else others)[entry[1]] = entry[3]
+    return Managed(files, others, numbers)

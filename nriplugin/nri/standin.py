@@ -1,11 +1,10 @@
 """Answers the runtime while a plugin's handler is late.
 
 The runtime drops a plugin that does not answer in time, and stalls every container
-start on the node until then. So the request that is late gets an empty answer (or an
-error, if the plugin's policy is to fail), and so does every question that follows,
-at once. Events are answered too, and kept for the plugin. All of this happens on the
-watchdog's thread while the request thread is stuck in the handler, so only one of
-them uses the socket at a time.
+start on the node until then. So the request that is late gets the answer of fallback.py
+instead, and so does every question that follows, at once. Events are answered too, and
+kept for the plugin. All of this happens on the watchdog's thread while the request
+thread is stuck in the handler, so only one of them uses the socket at a time.
 """
 
 from __future__ import annotations

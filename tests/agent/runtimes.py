@@ -17,6 +17,7 @@ from cgroup.kernels import Kernel
 from support.harness import container
 from support.trees import CONTAINER, POD
 
+from nriplugin.agent.plugin import NodePlugin
 from nriplugin.agent.writing import WritingPlugin
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
@@ -59,6 +60,9 @@ class ModelRuntime:
         annotations: Mapping[str, str] | None = None,
         oom_score: int = 998,
         order: Order = sorted,
+        runtime: str = "containerd",
+        version: str = "",
+        read_only: bool = False,
     ) -> None:
         self.kernel = Kernel(2)
         self.kernel.files[f"{POD}/cpu.max"] = "400000 100000"
@@ -67,8 +71,10 @@ class ModelRuntime:
         self.pod = pod_at(annotations=annotations)
         self.oom_score = oom_score
         self.order = order
+        self.name, self.version = runtime, version
+        self.read_only = read_only
         self.spec = Spec({})
-        self.plugin: WritingPlugin | None = None
+        self.plugin: NodePlugin | None = None
         self.config = ""
 
     # The plugin
@@ -77,25 +83,29 @@ class ModelRuntime:
         """Start a plugin, in place of any other, and tell it what exists."""
         self.config = self.config if config is None else config
         tree = self.kernel.tree
-        plugin = WritingPlugin(
-            FACTS,
-            tree,
-            lambda: Hands(tree, Executor(tree, refresh_s=0.0)),
-            OwnershipRecords(self.state),
-            written_before=bool(self.spec.numbers),
-        )
+        records = OwnershipRecords(self.state)
+        plugin: NodePlugin
+        if self.read_only:
+            plugin = NodePlugin(FACTS, tree, records=records)
+        else:
+            plugin = WritingPlugin(
+                *(FACTS, tree, lambda: Hands(tree, Executor(tree, refresh_s=0.0))),
+                records,
+                written_before=bool(self.spec.numbers),
+            )
         plugin.keeper = ByHand()
         configure(plugin, self.config)
-        release = "0.12.5" if self.shows_unified else ""
+        known = "2.4.2" if self.shows_unified else "2.1.0"
+        nri_version = "0.12.5" if self.shows_unified and not self.version else ""
         plugin.configure(
             nri.ConfigureRequest(
-                runtime_name="containerd",
-                runtime_version="2.4.2" if self.shows_unified else "2.1.0",
-                NRI_version=release,
+                runtime_name=self.name,
+                runtime_version=self.version or known,
+                NRI_version=nri_version,
             )
         )
         self.plugin = plugin
-        there = [self._shown()] if self.spec.numbers else []
+        there = [self.shown()] if self.spec.numbers else []
         updates = plugin.synchronize(*existing([self.pod], there))
         for update in updates or ():
             self.spec.unified.update(update.linux.resources.unified)
@@ -124,34 +134,41 @@ class ModelRuntime:
         """
         self.spec = Spec(dict(numbers), dict(unified or {}))
         if self.plugin is not None:
-            shown = self._shown()
+            shown = self.shown()
             shown.linux.resources.unified.update(unified or {})
             answer = self.plugin.create_container(creation(self.pod, shown))
             if answer is not None:
-                self._merge(answer.adjust.linux.resources)
+                adjusted = answer.adjust.linux.resources
+                if adjusted.cpu.HasField("shares") and not adjusted.cpu.shares.value:
+                    del self.spec.numbers["shares"]
+                self._merge(adjusted)
                 self.spec.annotations.update(answer.adjust.annotations)
         self._write()
-        if self.plugin is not None:
-            self.plugin.start_container(b"", seen(view.Container, self._shown()))
-            self._settle()
+        if isinstance(self.plugin, WritingPlugin):
+            self.plugin.start_container(b"", seen(view.Container, self.shown()))
+        self._settle()
 
-    def update(
-        self, numbers: Mapping[str, int], unified: Mapping[str, str] | None = None
-    ) -> None:
-        """Have kubelet ask for numbers; none is an update of the cpuset alone."""
+    def update(self, numbers: Mapping[str, int], *, by_handlers: bool = True) -> None:
+        """Have kubelet ask for numbers; none is an update of the cpuset alone.
+
+        If not `by_handlers`, then they fail, and the plugin answers without them.
+        """
         asked = container(**numbers).linux.resources
-        asked.unified.update(unified or {})
         merged = nri.LinuxResources()
         merged.CopyFrom(asked)
         if self.plugin is not None:
-            request = updating(self.pod, self._shown(), asked)
+            request = updating(self.pod, self.shown(), asked)
+            plugin = self.plugin
+            ask = plugin.update_container if by_handlers else plugin.fallback_update
             try:
-                answer = self.plugin.update_container(request)
+                answer = ask(request)
             except RequestFails as exc:
                 raise UpdateFailed(exc) from exc
             for update in () if answer is None else answer.update:
                 self._lay_over(merged, update.linux.resources)
         before = deepcopy(self.spec)
+        if self.name == "cri-o":  # before 1.36
+            merged.ClearField("unified")
         self._merge(merged)
         try:
             self._write()
@@ -159,7 +176,7 @@ class ModelRuntime:
             self.spec = before
             raise
         if self.plugin is not None:
-            shown = seen(view.Container, self._shown())
+            shown = seen(view.Container, self.shown())
             self.plugin.post_update_container(b"", shown)
             self._settle()
 
@@ -175,7 +192,8 @@ class ModelRuntime:
 
     # Parts of the above
 
-    def _shown(self) -> nri.Container:
+    def shown(self) -> nri.Container:
+        """Return the container as plugins get to see it."""
         shown = container(1, **self.spec.numbers)
         shown.pod_sandbox_id = self.pod.id
         shown.linux.cgroups_path = CONTAINER
@@ -197,9 +215,7 @@ class ModelRuntime:
             "quota_us": resources.cpu.quota.value,
             "limit_bytes": resources.memory.limit.value,
         }
-        # A creation clears shares, an update cannot: 0 is "not given" there.
-        if resources.cpu.HasField("shares") and not given["shares"]:
-            self.spec.numbers.pop("shares", None)
+        # At an update 0 is "not given", and what was there before stays.
         self.spec.numbers |= {name: value for name, value in given.items() if value}
         self.spec.unified.update(resources.unified)
 
@@ -215,7 +231,8 @@ class ModelRuntime:
             raise UpdateFailed(exc) from exc
 
     def _settle(self) -> None:
-        assert self.plugin is not None
+        if self.plugin is None:
+            return
         keeper = self.plugin.keeper
         assert isinstance(keeper, ByHand)
         while keeper.now or keeper.later or keeper.timed:  # jobs may lead to others

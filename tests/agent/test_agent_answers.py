@@ -445,7 +445,7 @@ def test_new_facts_make_old_answers_worthless(tmp_path: Path) -> None:
     request = creation(pod_at(), container_at())
     before = plugin.plan.answered
     assert files_of(plugin.create_container(request)) == FILES
-    plugin.configure(nri.ConfigureRequest(runtime_name="cri-o"))
+    plugin.configure(nri.ConfigureRequest(runtime_name="containerd"))
     assert plugin.plan.answered is not before
     (tmp_path / container_at().linux.cgroups_path[1:] / "cpu.weight").write_text("20\n")
     app = container_at(**APP)

@@ -21,7 +21,10 @@ from nriplugin.nri.runtime import Behaviour
 if TYPE_CHECKING:
     from pathlib import Path
 
-RECORD = "cpu.max=100000 100000;cpu.max.burst=50000;cpu.weight=59;memory.high=980111360"
+RECORD = (
+    "cpu.max=100000 100000;cpu.max.burst=50000;cpu.weight=59;memory.high=980111360;"
+    "memory.max=1073741824"
+)
 DOUBLE: dict[str, Any] = {"shares": 1024, "quota_us": 200_000, "limit_bytes": 2 * GIB}
 CONVERTED = {
     "cpu.weight": "100",

@@ -15,6 +15,7 @@ from agent.messages import (
     creation,
     existing,
     pod_at,
+    seen,
     updating,
 )
 from agent.messages import unified_of as files_of
@@ -23,6 +24,7 @@ from support.harness import connected, raw_peer
 
 from nriplugin.agent.plugin import NodePlugin
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.api import view_pb2 as view
 from nriplugin.nri.runtime import Behaviour
 
 if TYPE_CHECKING:
@@ -235,6 +237,7 @@ def updated(
     plugin: NodePlugin, app: nri.Container, asked: nri.LinuxResources
 ) -> dict[str, str]:
     response = plugin.update_container(updating(pod_at(), app, asked))
+    plugin.post_update_container(b"", seen(view.Container, app))
     assert response is not None
     (update,) = response.update
     return dict(update.linux.resources.unified)

@@ -10,10 +10,15 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent.messages import GIB
+from agent.messages import GIB, existing, pod_at
 from agent.runtimes import ModelRuntime, UpdateFailed
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.trees import CONTAINER
+
+from nriplugin.agent.writing import WritingPlugin
+from nriplugin.hands.records import OwnershipRecords
+from nriplugin.kube.managed import Managed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +34,6 @@ THROTTLED = "memoryQoSLevel: {enabled: true, level: BE}"
 IDLE = "cpuQoS: {enabled: true, level: BE}"
 LIGHT = "cpuQoS: {enabled: true, level: BE, equivalent: weight}"
 DIFFERENT = "resources: {send: different}"
-
-Make = type[ModelRuntime]
 
 
 def fresh(
@@ -200,14 +203,111 @@ def test_a_record_that_is_the_pods_is_nobodys_word(tmp_path: Any) -> None:
     assert runtime.files()["cpu.weight"] == "7"
 
 
+@pytest.mark.parametrize("config", ["", MEMORY, "repair: {enabled: true}"])
+def test_an_update_that_was_answered_without_handlers_lasts(
+    runtime: ModelRuntime, config: str
+) -> None:
+    """Neither the next update nor repair goes back to the values before it."""
+    runtime.connect(config)
+    runtime.create(APP)
+    runtime.update(HALF)
+    runtime.update(DOUBLE, by_handlers=False)
+    for _ in range(2):
+        assert runtime.files() == fresh(config, DOUBLE)
+        repair(runtime)
+        runtime.update({})
+
+
+@pytest.mark.parametrize("file", ["memory.high", "memory.low", "cpu.max.burst"])
+def test_what_another_plugin_sets_later_by_itself_is_not_ours(
+    tmp_path: Any, file: str
+) -> None:
+    """Updates of its own go past us; no handler of ours would set these files."""
+    runtime = ModelRuntime(str(tmp_path))
+    runtime.connect("")
+    runtime.create(APP)
+    runtime.spec.unified[file] = "8192"
+    runtime.connect("")
+    runtime.update(DOUBLE)
+    assert runtime.files()[file] == "8192"
+
+
+@pytest.mark.parametrize("config", ["", MEMORY])
+@pytest.mark.parametrize("away", [True, False])
+def test_a_runtime_that_drops_files_from_updates_loses_no_resize(
+    tmp_path: Any, config: str, away: bool
+) -> None:
+    """CRI-O before 1.36: we write them ourselves, also with nothing but defaults."""
+    runtime = ModelRuntime(str(tmp_path), runtime="cri-o", version="1.35.2")
+    runtime.connect(config)
+    runtime.create(APP)
+    if away:
+        runtime.disconnect()
+    runtime.update(DOUBLE)
+    if away:
+        runtime.connect()
+    assert runtime.files() == fresh(config, DOUBLE)
+
+
+def test_a_failed_update_is_not_taken_for_done(tmp_path: Any) -> None:
+    """Also not by a plugin that may not write; the next one starts from before it."""
+    runtime = ModelRuntime(str(tmp_path), read_only=True)
+    runtime.connect(MEMORY)
+    runtime.create(APP)
+    runtime.kernel.unwilling.add(f"{CONTAINER}/memory.max")
+    with pytest.raises(UpdateFailed):
+        runtime.update(DOUBLE)
+    runtime.kernel.unwilling.clear()
+    runtime.update({})
+    assert runtime.files() == fresh(MEMORY, APP)
+
+
+def test_a_record_that_cannot_be_written_does_not_leave_an_older_one(
+    tmp_path: Any,
+) -> None:
+    """A record that is no longer true is worse than none."""
+    runtime = ModelRuntime(str(tmp_path))
+    runtime.connect("")
+    runtime.create(APP)
+    runtime.reload(THROTTLED)
+    runtime.update(HALF)
+    records = OwnershipRecords(str(tmp_path))
+    assert "memory.high" in records.load()["c1"].files
+    (tmp_path / "managed" / "c1.new").mkdir()  # where the next one is to be written
+    runtime.update(DOUBLE)
+    assert records.load() == {}
+
+
+def test_what_is_not_stored_yet_is_known_when_the_runtime_is_back(
+    tmp_path: Any,
+) -> None:
+    """A new connection of the same process does not read what is older."""
+    runtime = ModelRuntime(str(tmp_path))
+    runtime.connect(MEMORY)
+    runtime.create(APP)
+    plugin = runtime.plugin
+    assert plugin is not None
+    runtime.update(DOUBLE)
+    known = plugin.inventory.get("c1")
+    assert known is not None
+    OwnershipRecords(str(tmp_path)).put("c1", Managed({"cpu.weight": "1"}))
+    plugin.synchronize(*existing([runtime.pod], [runtime.shown()]))
+    again = plugin.inventory.get("c1")
+    assert again is not None
+    assert again.ours == known.ours
+
+
 # Any story
 
-handlers = st.sets(st.sampled_from([MEMORY, BURST, IDLE])).map("\n".join)
+REPAIR = "repair: {enabled: true}"
+ADOPT = "adopt: {enabled: true}"
+RAW = "unifiedAnnotations: {enabled: true, allowed: [memory.high, cpu.max.burst]}"
+parts = st.sets(st.sampled_from([MEMORY, BURST, IDLE, REPAIR, ADOPT, RAW]))
+handlers = parts.map(lambda names: "\n".join(sorted(names)))
 configs = st.one_of(
     st.sampled_from(["", OFF, DIFFERENT, LIGHT, THROTTLED]),
     handlers,
     handlers.map(lambda text: f"{DIFFERENT}\n{text}"),
-    handlers.map(lambda text: f"adopt: {{enabled: true}}\n{text}"),
 )
 amounts = st.fixed_dictionaries(
     {},
@@ -217,14 +317,40 @@ amounts = st.fixed_dictionaries(
         "limit_bytes": st.sampled_from([GIB // 2, GIB, 2 * GIB]),
     },
 )
+# A pod's annotations: none, some of handlers', or a raw file.
+RAW_NOTES = {
+    "cpu.max.burst.cgroup2.nri.io": "7000",
+    "memory.high.cgroup2.nri.io": "314572800",
+}
+of_handlers = st.sampled_from(
+    [
+        {},
+        {"cpu-burst.cgroup2.nri.io": "30%", "memory-request.cgroup2.nri.io": "64Mi"},
+        {"memory-qos.cgroup2.nri.io": "off"},
+    ]
+)
+notes = of_handlers | st.sampled_from([{k: v} for k, v in RAW_NOTES.items()])
 steps = st.one_of(
     st.tuples(st.just("update"), amounts),
     st.tuples(st.just("reload"), configs),
     st.tuples(st.just("restart"), configs),
     st.tuples(st.just("away"), amounts),
+    st.tuples(st.just("without handlers"), amounts),
+    st.tuples(st.just("annotate"), of_handlers),
 )
 # What a plugin before us may set.
-explicit = st.sampled_from([{}, {}, {"cpu.weight": "7"}, {"memory.max": "734003200"}])
+theirs_of = st.sampled_from(
+    [
+        *({}, {}, {"cpu.weight": "7"}, {"memory.max": "734003200"}),
+        *({"memory.high": "700448768"}, {"cpu.max": "30000 100000"}),
+    ]
+)
+# What an update of each number has to bring up to date.
+FOLLOW = {
+    "shares": ("cpu.weight", "cpu.idle"),
+    "quota_us": ("cpu.max", "cpu.max.burst"),
+    "limit_bytes": ("memory.max", "memory.high", "memory.low", "memory.min"),
+}
 
 
 def shuffled(seed: int) -> Callable[[Sequence[str]], list[str]]:
@@ -233,18 +359,50 @@ def shuffled(seed: int) -> Callable[[Sequence[str]], list[str]]:
     return lambda names: chance.sample(list(names), len(names))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def happen(runtime: ModelRuntime, what: str, detail: Any) -> None:
+    """Have one step of a story happen."""
+    if what == "reload":
+        runtime.reload(detail)
+    elif what == "restart":
+        runtime.connect(detail)
+    elif what == "annotate":
+        runtime.pod = pod_at(annotations=detail)
+    elif what == "update":
+        runtime.update(detail)
+    else:
+        try:
+            if what == "away":
+                runtime.disconnect()
+            runtime.update(detail, by_handlers=False)
+        except UpdateFailed:
+            # An idle container takes no weight, and a burst no lower quota, if nobody
+            # writes something before the runtime does; kubelet tries again.
+            runtime.connect()
+            runtime.update(detail)
+        runtime.connect()
+    repair(runtime)
+
+
+def repair(runtime: ModelRuntime) -> None:
+    """Have what differs put right, as it is from time to time."""
+    assert isinstance(runtime.plugin, WritingPlugin)
+    runtime.plugin.repair()
+
+
+@settings(max_examples=200)
 @given(
     st.booleans(),
-    explicit,
+    theirs_of,
+    notes,
     configs,
-    st.lists(steps, max_size=7),
+    st.lists(steps, max_size=6),
     st.sampled_from([APP, DOUBLE, HALF]),
     st.integers(0, 1000),
 )
 def test_whatever_happens_the_kernel_holds_what_was_asked_for(
     shown: bool,
     theirs: dict[str, str],
+    annotations: dict[str, str],
     config: str,
     story: list[tuple[str, Any]],
     last: dict[str, int],
@@ -253,32 +411,32 @@ def test_whatever_happens_the_kernel_holds_what_was_asked_for(
     """Kubelet's numbers, plus what the handlers of today add, and nothing older."""
     if not shown and (config == OFF or DIFFERENT in config):
         theirs = {}  # a plugin that has nothing to send leaves no record of it, either
+    # A raw file is set when a container is made, and at no other time.
+    fixed = any(key in RAW_NOTES for key in annotations)
+    story = [step for step in story if not (fixed and step[0] == "annotate")]
     numbers = dict(APP)
     with tempfile.TemporaryDirectory() as state:
-        runtime = ModelRuntime(state, shows_unified=shown, order=shuffled(seed))
+        runtime = ModelRuntime(
+            state, shows_unified=shown, order=shuffled(seed), annotations=annotations
+        )
         runtime.connect(config)
         runtime.create(numbers, theirs)
         for what, detail in story:
-            if what == "reload":
-                runtime.reload(detail)
-            elif what == "restart":
-                runtime.connect(detail)
-            elif what == "away":
-                runtime.disconnect()
-                try:
-                    runtime.update(detail)
-                    runtime.connect()
-                except UpdateFailed:  # an idle container takes no weight without us
-                    runtime.connect()
-                    runtime.update(detail)
-            else:
-                runtime.update(detail)
-            if what in ("update", "away"):
+            happen(runtime, what, detail)
+            if what in ("update", "away", "without handlers"):
                 numbers |= detail
-            config = runtime.config
-            held = runtime.files()
-            for file, value in fresh("", numbers, theirs).items():
-                if file in ("cpu.max", "memory.max"):
-                    assert held[file] == value, (what, detail)
+            held, bare = runtime.files(), fresh("", numbers, theirs)
+            for file in ("cpu.max", "memory.max"):
+                assert held[file] == bare[file], (what, detail)
+            if what == "update" and not fixed:
+                now = dict(runtime.pod.annotations)
+                wanted = fresh(runtime.config, numbers, theirs, now)
+                for file in {f for name in detail for f in FOLLOW[name]}:
+                    assert held[file] == wanted[file], (what, detail, file)
         runtime.update(last)
-        assert runtime.files() == fresh(config, last, theirs)
+        held = runtime.files()
+        wanted = fresh(runtime.config, last, theirs, dict(runtime.pod.annotations))
+        if any(what == "without handlers" for what, _ in story):
+            # An answer without handlers cannot lower it; alone it lets nobody burst.
+            del held["pod's cpu.max.burst"], wanted["pod's cpu.max.burst"]
+        assert fixed or held == wanted

@@ -78,7 +78,10 @@ def test_a_new_container_gets_its_files(tmp_path: Path) -> None:
         adjust = runtime.create_container(pod(), container(**APP)).adjust
     assert dict(adjust.linux.resources.unified) == FILES
     managed = parse_managed(adjust.annotations["managed.cgroup2.nri.io"])
-    assert managed == (FILES, frozenset())
+    assert managed is not None
+    assert managed.files == FILES
+    assert managed.others == {}
+    assert managed.numbers == "1024,50000,100000,268435456"
     adjust.linux.resources.ClearField("unified")
     adjust.ClearField("annotations")
     assert (

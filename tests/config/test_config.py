@@ -237,7 +237,7 @@ def test_an_update_that_would_be_lost_fails_unless_the_file_says_otherwise(
     """Silence is not a wish: kubelet is to learn that a resize did not happen."""
     config = parse_config(text, "x")
     assert config.engine.base.resources.fail_lost_update is fails
-    assert config.engine.bare().base.resources.fail_lost_update is fails
+    assert config.engine.without_handlers().base.resources.fail_lost_update is fails
 
 
 def test_the_schema_is_that_of_the_code() -> None:

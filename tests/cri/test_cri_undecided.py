@@ -64,10 +64,10 @@ class Trouble:
 
 @contextmanager
 def troubled(
-    fake: FakeRuntime, path: str, policy: str = "ignore", **options: Any
+    fake: FakeRuntime, path: str, policy: str = "", **options: Any
 ) -> Iterator[tuple[Door, Client]]:
     """A proxy that does not wait for long."""
-    options.setdefault("config", f"failurePolicy: {policy}")
+    options.setdefault("config", f"failurePolicy: {policy}" if policy else "")
     config = parse_config(options.pop("config"), "test")
     with (
         serving(fake, path, budget_s=1.0, **options) as door,
@@ -270,3 +270,15 @@ def test_with_a_greater_defect_kubelet_is_told_to_try_again(
             kubelet.update(container_id, **BIGGER)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert updates(fake) == 0
+
+
+def test_unless_the_configuration_wants_it_to_go_on(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy that somebody wrote down is a wish, also for updates."""
+    with troubled(fake, str(tmp_path / "p.sock"), "ignore") as (_, kubelet):
+        container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
+        for module in (interception, undecided):
+            monkeypatch.setattr(module, "decide_update", Defective(always=True))
+        kubelet.update(container_id, **BIGGER)
+    assert updates(fake) == 1

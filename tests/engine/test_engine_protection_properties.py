@@ -21,7 +21,6 @@ from nriplugin.convert import Resources
 from nriplugin.engine.case import UNSET
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed, Level
-from nriplugin.engine.runtimes import drops_unified_on_update
 from nriplugin.engine.settings import (
     MemoryQoSLevelSettings,
     MemoryQoSSettings,
@@ -110,7 +109,7 @@ def test_no_updated_container_has_more_protected_than_it_may_use(
 ) -> None:
     """Also where one value is of another configuration, and the other one comes now."""
     # Such a runtime drops what we answer, and without the executor that is the end.
-    assume(facts.writable or not drops_unified_on_update(facts))
+    assume(facts.writable or not facts.drops_unified)
     container = container._replace(ours=None)
     ours = decide(pod, container, facts, before).expected()
     old = container.resources

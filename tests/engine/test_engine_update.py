@@ -20,7 +20,7 @@ from engine.cases import (
 
 from nriplugin.convert import UNLIMITED, Resources
 from nriplugin.engine.deciding import decide
-from nriplugin.engine.decision import Decision, Level, When
+from nriplugin.engine.decision import Decision, HandlerFailed, Level, When
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
 from nriplugin.engine.settings import (
     DEFAULT_CONFIG,
@@ -386,10 +386,15 @@ def test_runtimes_by_name_and_version(
 
 
 def test_what_is_dropped_without_an_executor_is_said() -> None:
-    """Better than believing it was done."""
-    decision = updated(Resources(shares=1024), facts=replace(CRIO, writable=False))
+    """Better than believing it was done; what we never sent is in nobody's way."""
+    read_only = replace(CRIO, writable=False)
+    decision = updated(Resources(shares=1024), facts=read_only)
     assert (decision.files, decision.writes) == ({}, [])
-    assert "cri-o 1.35.2 drops unified" in dict(decision.left)["cpu.weight"]
+    assert "no update could change it" in dict(decision.left)["cpu.weight"]
+    stored = {"cpu.weight": "59", "cpu.max": "100000 100000"}
+    app = APP._replace(resources=TYPICAL._replace(unified=stored), ours=stored)
+    with pytest.raises(HandlerFailed, match=r"cri-o 1\.35\.2 drops unified"):
+        decide_update(POD, app, Resources(shares=1024), read_only, DEFAULT_CONFIG)
 
 
 def test_dropped_files_are_written_once() -> None:
