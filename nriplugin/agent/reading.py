@@ -69,6 +69,13 @@ def managed_of(container: view.Container, pod: Pod) -> Managed | None:
     return parse_managed(text)
 
 
+def recorded_numbers(container: view.Container) -> str | None:
+    """Return the numbers in a container's record; None if it has no record of them."""
+    text = _annotation(container, MANAGED_KEY)
+    managed = None if text is None else parse_managed(text)
+    return managed.numbers if managed else None
+
+
 def _annotation(container: view.Container, key: str) -> str | None:
     """Return an annotation, parsing as few of the entries as possible."""
     encoded = key.encode()

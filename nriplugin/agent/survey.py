@@ -10,10 +10,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.agent.inventory import Known
-from nriplugin.agent.reading import cgroups_of, managed_of, read_existing, read_pod
+from nriplugin.agent.reading import (
+    cgroups_of,
+    managed_of,
+    read_existing,
+    read_pod,
+    recorded_numbers,
+)
 from nriplugin.api.nri_pb2 import CONTAINER_CREATED
 from nriplugin.cgroup.paths import cgroup_of
 from nriplugin.cgroup.quirks_contents import same
+from nriplugin.convert.sources import core_from_nri
 from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed
@@ -89,6 +96,19 @@ class Ownership(NamedTuple):
             ours |= {f: v for f, v in concluded.items() if f in later}
         return managed._replace(files=ours)
 
+    def concerns(self, message: view.Container) -> bool:
+        """Whether a container can have a value of ours that is out of date.
+
+        Not if its numbers are the ones that our values were made of, as the record in
+        its annotation says; that is so for nearly all, and quickly seen.
+        """
+        if message.id in self.records:
+            return True
+        recorded = recorded_numbers(message)
+        if recorded is None:
+            return bool(message.linux.resources.unified)
+        return recorded != numbers_of(core_from_nri(message.linux.resources))
+
     def shows(self, container: Container) -> bool:
         """Whether the runtime shows what it keeps for a container."""
         return self.shown or bool(container.resources.unified)
@@ -129,8 +149,12 @@ def survey(
     If not `complete`, then only for values of ours that no longer fit, and nothing is
     known of containers but what the state directory says.
     """
-    by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
     found = Survey({}, [], [])
+    if not complete:
+        containers = [c for c in containers if ownership.concerns(c)]
+        if not containers:
+            return found
+    by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
     for message in containers:
         pod = by_id.get(message.pod_sandbox_id, _NO_POD)
         try:

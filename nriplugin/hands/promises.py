@@ -48,24 +48,26 @@ class Promises:
         self._clock = clock
         self._lock = threading.Lock()
         self._promises: dict[str, Promise] = {}
+        self._by_pod: dict[str, dict[str, Promise]] = {}  # the same, for `made_in`
 
     def make(self, key: str, pod: str, name: str, parts: Mapping[str, int]) -> None:
         """Count these parts for a container that is about to be made."""
         promise = Promise(pod, name, parts, self._clock() + PATIENCE_S)
         with self._lock:
-            self._promises[key] = promise
+            self._pop(key)
+            self._put(key, promise)
 
     def rename(self, key: str, container_id: str) -> None:
         """Call a container by its ID from now on, which is in its cgroup's name."""
         with self._lock:
-            promise = self._promises.pop(key, None)
+            promise = self._pop(key)
             if promise is not None:
-                self._promises[container_id] = promise._replace(name=container_id)
+                self._put(container_id, promise._replace(name=container_id))
 
     def end(self, key: str) -> None:
         """Count what the container's cgroup shows from now on."""
         with self._lock:
-            self._promises.pop(key, None)
+            self._pop(key)
 
     def end_all_but(self, keys: Collection[str]) -> set[str]:
         """End the promises to containers that do not exist; return their pods."""
@@ -86,13 +88,26 @@ class Promises:
         with self._lock:
             return [
                 promise
-                for promise in self._promises.values()
-                if promise.pod == pod and file in promise.parts and now < promise.until
+                for promise in self._by_pod.get(pod, {}).values()
+                if file in promise.parts and now < promise.until
             ]
 
     def _end(self, ends: Callable[[str, Promise], bool]) -> set[str]:
         with self._lock:
             ended = {k: p for k, p in self._promises.items() if ends(k, p)}
             for key in ended:
-                del self._promises[key]
+                self._pop(key)
         return {promise.pod for promise in ended.values()}
+
+    def _put(self, key: str, promise: Promise) -> None:
+        self._promises[key] = promise
+        self._by_pod.setdefault(promise.pod, {})[key] = promise
+
+    def _pop(self, key: str) -> Promise | None:
+        promise = self._promises.pop(key, None)
+        if promise is not None:
+            of_pod = self._by_pod[promise.pod]
+            del of_pod[key]
+            if not of_pod:
+                del self._by_pod[promise.pod]
+        return promise
