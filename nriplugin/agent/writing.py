@@ -17,8 +17,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.agent.plan import Plan
-from nriplugin.agent.plugin import NodePlugin, carried, new_container
+from nriplugin.agent.plugin import NodePlugin, new_container
 from nriplugin.agent.reading import cgroups_of, parse_pod
+from nriplugin.agent.synchronized import carried
 from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.paths import cgroup_of_parent
 from nriplugin.cgroup.updates import Status
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from nriplugin.agent.answered import Answer
     from nriplugin.agent.inventory import Known
     from nriplugin.agent.survey import Correction
+    from nriplugin.agent.synchronized import Outgoing
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.cgroup.tree import Tree
     from nriplugin.config import Config
@@ -42,8 +44,6 @@ if TYPE_CHECKING:
     from nriplugin.engine.model import NodeFacts, Pod
     from nriplugin.hands.hands import Hands
     from nriplugin.hands.records import OwnershipRecords
-
-    Job = Callable[[], None]
 
 _log = logging.getLogger(__name__)
 
@@ -140,7 +140,8 @@ class WritingPlugin(NodePlugin):
     def configure(self, request: nri.ConfigureRequest) -> None:
         """Get ready to write what a runtime drops from updates, whatever is on."""
         super().configure(request)
-        if self._plan.facts.drops_unified:
+        facts = self._plan.facts
+        if facts.drops_unified and facts.cgroup_version == 2:
             self._open()
 
     @property
@@ -308,13 +309,12 @@ class WritingPlugin(NodePlugin):
         self,
         corrections: Sequence[Correction],
         at_once: int,
-        updates: list[nri.ContainerUpdate],
-        later: list[Job],
+        out: Outgoing,
     ) -> None:
         """Have the runtime write what it can, and do the rest when it is done."""
         hands = self._hands
         if hands is None:
-            super()._send(corrections, at_once, updates, later)
+            super()._send(corrections, at_once, out)
             return
         for one in corrections[:at_once]:
             if not carried(one):
@@ -325,26 +325,25 @@ class WritingPlugin(NodePlugin):
                 tell(hands.carry_out(before, one.pod, one.was.cgroup))
             finish = partial(self._adopt_one, one._replace(was=one.known))
             self.keeper.after(SETTLED_S, finish)
-        super()._send(corrections[:at_once], at_once, updates, later)
+        super()._send(corrections[:at_once], at_once, out)
         rest = corrections[at_once:]
-        later += [partial(self._adopt_one, one) for one in rest]
+        out.later += [partial(self._adopt_one, one) for one in rest]
 
     def _adopt_missing(
         self,
         missing: Sequence[Correction],
         at_once: int,
-        updates: list[nri.ContainerUpdate],
-        later: list[Job],
+        out: Outgoing,
     ) -> None:
         """Write by ourselves: the first ones soon, the rest by and by."""
         if self._hands is None:
-            super()._adopt_missing(missing, at_once, updates, later)
+            super()._adopt_missing(missing, at_once, out)
             return
         now, rest = missing[:at_once], missing[at_once:]
         _log.info("adopt: %d containers now, %d later", len(now), len(rest))
         for one in now:
             self.keeper.soon(partial(self._adopt_one, one))
-        later += [partial(self._adopt_one, one) for one in rest]
+        out.later += [partial(self._adopt_one, one) for one in rest]
 
     def _correct(self, one: Correction) -> None:
         if self._hands is None:

@@ -58,8 +58,11 @@ def decide_unified_annotations(case: Case) -> None:
         elif case.asked is None:
             _send(case, file, value, why)
         elif _was_set(case, file, value):
-            # When the container was made, and not to be set by another handler now.
-            case.explicit = {**case.explicit, file: value}
+            if _is_kept(case, file, value):
+                # Not to be set by another handler now.
+                case.explicit = {**case.explicit, file: value}
+            else:
+                _send(case, file, value, why)
 
 
 def _was_set(case: Case, file: str, value: str) -> bool:
@@ -75,6 +78,17 @@ def _was_set(case: Case, file: str, value: str) -> bool:
         return True
     has = ours.get(file)
     return has == value or (has is not None and file in PROTECTION)
+
+
+def _is_kept(case: Case, file: str, value: str) -> bool:
+    """Whether the runtime writes the value again by itself, as far as that is known.
+
+    It keeps another one if the annotation's value was written directly.
+    """
+    container = case.container
+    if container.decided.get(file) != value:
+        return True
+    return container.resources.unified.get(file) == value
 
 
 def _idle_first(found: tuple[str, Annotation]) -> bool:
