@@ -54,11 +54,14 @@ class Receiver:
     """The plugin's side of a connection, without a socket."""
 
     def __init__(
-        self, max_frame: int = MAX_FRAME, max_message: int = MAX_MESSAGE
+        self,
+        max_frame: int = MAX_FRAME,
+        max_request: int = MAX_MESSAGE,
+        max_reply: int = MAX_MESSAGE,
     ) -> None:
         self.demux = Demux(max_frame)
-        self.server = Server(max_message)
-        self.client = Client(max_message)
+        self.server = Server(max_request)
+        self.client = Client(max_reply)
         for _ in range(CALLS):
             self.client.call("s", "m", b"")
 

@@ -38,6 +38,7 @@ from wire.invariants import (
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
 from nriplugin.nri.gopeer import GoReader, go_pack
 from nriplugin.nri.trunk import Trunk
+from nriplugin.wire import mux, ttrpc
 from nriplugin.wire.mux import Demux, pack
 from nriplugin.wire.single import write_reply
 from nriplugin.wire.ttrpc import Answer, Call, Decoder, Server
@@ -112,7 +113,7 @@ def transfers(draw: st.DrawFn) -> tuple[list[memoryview], list[Event]]:
 def test_what_is_sent_arrives(transfer: tuple[list[memoryview], list[Event]]) -> None:
     """However framed and cut, the same messages come out, in order."""
     chunks, expected = transfer
-    receiver = Receiver(16 << 20, 4 << 20)
+    receiver = Receiver(mux.MAX_FRAME, ttrpc.MAX_REQUEST, ttrpc.MAX_MESSAGE)
     assert receiver.feed(chunks) == (expected, "")
     assert receiver.at_rest
 
@@ -217,11 +218,16 @@ def test_any_bytes_at_all(data: bytes, sizes: list[int]) -> None:
     check_cuts(data, sizes)
 
 
+# A request of 16 MiB, which is begun and never ends.
+LONGEST = bytes.fromhex("0000000100000257" + "0000000100000000" * 4)
+
+
 @settings(quick, max_examples=150)
 @given(inputs, chunk_sizes, st.booleans())
+@example(LONGEST, [1], False)
 def test_any_bytes_at_a_trunk(data: bytes, sizes: list[int], plain: bool) -> None:
     """As above through a socket: the connection ends with a reason of ours."""
-    general = Receiver(16 << 20, 4 << 20)
+    general = Receiver(mux.MAX_FRAME, ttrpc.MAX_REQUEST, ttrpc.MAX_MESSAGE)
     events, error = general.feed(chop(data, (1,)))
     found, _, end = receive_all(chop(data, sizes), None if plain else Demux())
     if error:
