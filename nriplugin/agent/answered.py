@@ -41,7 +41,8 @@ class Answer(NamedTuple):
     response: nri.CreateContainerResponse | None
     files: Mapping[str, str]  # that the container has, when all is done
     protects: bool  # its memory, which takes more than the container's own files
-    others: Mapping[str, str]  # what files had from somebody else before us
+    # Files that kubelet, a user or an earlier plugin had set, with their values.
+    others: Mapping[str, str]
     numbers: str  # that it was decided by, as in our record
 
 

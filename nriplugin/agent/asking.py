@@ -43,7 +43,7 @@ class AskedPlugin(NodePlugin):
 
     @_ownership.setter
     def _ownership(self, ownership: Ownership) -> None:
-        """Ignore it: what is ours is the live plugin's to know."""
+        """Ignore it: only the live plugin finds out which values are ours."""
 
     @property
     def _remembers(self) -> bool:

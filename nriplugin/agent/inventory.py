@@ -35,7 +35,7 @@ class Known(NamedTuple):
 
     @property
     def managed(self) -> Managed:
-        """Return what is to be recorded."""
+        """Return the record that a restart is to find for this container."""
         return Managed(self.ours, self.others, self.numbers)
 
     @property

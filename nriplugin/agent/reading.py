@@ -80,7 +80,7 @@ def _annotation(container: view.Container, key: str) -> str | None:
     """Return an annotation, parsing as few of the entries as possible."""
     encoded = key.encode()
     for entry in container.annotations:
-        if encoded in entry:  # in its key, or in what somebody wrote as its value
+        if encoded in entry:  # the key, or a value in which a pod's author put it
             annotation = view.StringEntry.FromString(entry)
             if annotation.key == key:
                 return annotation.value

@@ -1,7 +1,8 @@
-"""What the containers that exist tell: the curve, what is ours, what they miss.
+"""Looks at every container that the runtime lists at Synchronize.
 
-And which of our values no longer fit a container's numbers, because kubelet resized it
-while we were away.
+It finds the curve that the runtime follows, which values of a container the plugin has
+set, which ones no longer follow from the container's numbers because kubelet resized it
+while the plugin was away, and which ones a container would get if it were made now.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class SynchronizedPlugin(Plugin):
         blind_because: str = "",
         records: OwnershipRecords | None = None,
     ) -> None:
-        """Decide from facts.
+        """Begin with what is known before the runtime has said anything.
 
         Args:
             facts: about the node.
@@ -212,7 +212,7 @@ class SynchronizedPlugin(Plugin):
         return changed
 
     def _keep(self, container_id: str, was: Managed, managed: Managed) -> None:
-        """Have what is ours stored where a restart finds it, if it has changed."""
+        """Have the keeper store a container's record, if it has changed."""
         if managed != was and self._records is not None:
             self.keeper.soon(partial(self._records.put, container_id, managed))
 
@@ -279,7 +279,7 @@ class SynchronizedPlugin(Plugin):
         _log.info("disconnected: %s", reason)
 
     def _correct(self, one: Correction) -> None:
-        """Give one container what it is to have, although nobody asks now."""
+        """Correct one container by an update that the runtime did not ask for."""
         if carried(one) and self._release >= TAKES_UPDATES:
             self._send_later(one)
 
