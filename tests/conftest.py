@@ -12,7 +12,7 @@ from nodes.catalog import NODES
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-OF_NODE = re.compile(rf"^tests/node/.*[\[-]({'|'.join(map(re.escape, NODES))})[\]-]")
+OF_NODE = re.compile(rf"^tests/e2e/.*[\[-]({'|'.join(map(re.escape, NODES))})[\]-]")
 
 # How long an example takes says how busy the machine is, and nothing about the code.
 settings.register_profile(

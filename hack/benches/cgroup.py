@@ -28,12 +28,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.executor import Executor
 from nriplugin.cgroup.files import CGROUP2_MAGIC, LocalFiles
-from nriplugin.cgroup.journal import Journal
-from nriplugin.cgroup.registry import Type
-from nriplugin.cgroup.tree import Tree
-from nriplugin.cgroup.updates import Update
+from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.cgroup.types.registry import Type
+from nriplugin.cgroup.types.tree import Tree
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.updates import Update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

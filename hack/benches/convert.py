@@ -20,7 +20,7 @@ from typing import Any
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.convert import convert
-from nriplugin.convert.sources import from_nri, from_oci
+from nriplugin.convert.readers import from_nri, from_oci
 
 MIB = 1 << 20
 

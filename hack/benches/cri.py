@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from hook.bundles import Bundle
+from doors.hook.bundles import Bundle
 from support.gopeers import Child
 from support.trees import make_v2
 

@@ -11,8 +11,8 @@ from struct import Struct
 
 from google.protobuf.message import DecodeError
 
-from nriplugin.agent.plugin import NodePlugin
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.nri.dispatch import bind, drop_harmful
 
 logging.disable()

@@ -6,10 +6,10 @@ directory is a group of tasks that share a part of the cache.
 
 from __future__ import annotations
 
-from nriplugin.cgroup import contents, formats
 from nriplugin.cgroup.files import PROC_MAGIC, RESCTRL_MAGIC, LocalFiles
-from nriplugin.cgroup.registry import Registry, Resource, Type
-from nriplugin.cgroup.tree import Tree
+from nriplugin.cgroup.types import contents, formats
+from nriplugin.cgroup.types.registry import Registry, Resource, Type
+from nriplugin.cgroup.types.tree import Tree
 
 PROC = "/proc"
 RESCTRL = "/sys/fs/resctrl"

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from nriplugin.cgroup.census import find, walk
-from nriplugin.cgroup.formats import UNLIMITED
-from nriplugin.cgroup.registry import Type
+from nriplugin.cgroup.locate.walk import find, walk
+from nriplugin.cgroup.types.formats import UNLIMITED
+from nriplugin.cgroup.types.registry import Type
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.errors import CgroupError, ConfigError
@@ -16,10 +16,10 @@ from nriplugin.errors import CgroupError, ConfigError
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.census import Found
-    from nriplugin.cgroup.node import Node
-    from nriplugin.cgroup.registry import Resource
-    from nriplugin.cgroup.tree import Tree
+    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.walk import Found
+    from nriplugin.cgroup.types.registry import Resource
+    from nriplugin.cgroup.types.tree import Tree
 
 # What `tree` shows; those that this version does not have are left out.
 SHOWN = (

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from errno import EIO
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.executor import Executor
-from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
-from nriplugin.cgroup.places import identify
-from nriplugin.cgroup.registry import Registry, Type
-from nriplugin.cgroup.tree import Tree
-from nriplugin.cgroup.updates import Update
+from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.locate.identify import identify
+from nriplugin.cgroup.types.registry import Registry, Type
+from nriplugin.cgroup.types.tree import Tree
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.updates import Update
 from nriplugin.cli.cgroup import (
     cgroup_named,
     check_support,
@@ -28,8 +28,8 @@ from nriplugin.errors import CgroupError, ConfigError
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.node import Node
-    from nriplugin.cgroup.registry import Resource
+    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.types.registry import Resource
 
 ORIGIN = "nriplugin cgroup set"
 

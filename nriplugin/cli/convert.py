@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.convert import Conversion, Curve, convert
 from nriplugin.convert.curves import AUTO, curve_named
+from nriplugin.convert.readers import from_oci
 from nriplugin.convert.reverse import reverse
-from nriplugin.convert.sources import from_oci
 from nriplugin.errors import ConfigError
 from nriplugin.kube.quantity import value as quantity
 

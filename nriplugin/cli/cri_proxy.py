@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
-from nriplugin.cri.addresses import SCHEME, parse_address, parse_mode
 from nriplugin.errors import CgroupError, ConfigError, NRIPluginError
+from nriplugin.sockets import SCHEME, parse_address, parse_mode
 from nriplugin.stopping import StopFlag, stopping_on_signals
 
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.node import Node
-    from nriplugin.cri.door import Door
+    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.doors.cri.door import Door
 
 _log = logging.getLogger(__name__)
 
@@ -78,8 +78,8 @@ def main(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         door = _door_of(node_of(args), runtime, stack, read_only=args.read_only)
         if args.config is not None:
-            from nriplugin.agent.reload import ConfigWatch, watching
             from nriplugin.config import parse_config
+            from nriplugin.daemon.config_watch import ConfigWatch, watching
 
             watch = ConfigWatch(args.config, parse_config, door.apply)
             door.apply(watch.initial())
@@ -110,11 +110,11 @@ def _door_of(node: Node, runtime: str, stack: ExitStack, *, read_only: bool) -> 
             "cri-proxy: grpcio is not installed, expected nriplugin[cri]"
         ) from exc
     # Late: all of them need what may be missing, or belong to this command alone.
-    from nriplugin.agent.refusals import Refusals
-    from nriplugin.cri.door import Door
-    from nriplugin.hands.facts import node_facts
-    from nriplugin.hands.hands import Hands
-    from nriplugin.hands.records import OwnershipRecords, state_directory
+    from nriplugin.doors.cri.door import Door
+    from nriplugin.node.direct_writes import Hands
+    from nriplugin.node.facts import node_facts
+    from nriplugin.node.ownership_records import OwnershipRecords, state_directory
+    from nriplugin.state.decision_log import Refusals
 
     note = Refusals().note
     directory = state_directory(node)

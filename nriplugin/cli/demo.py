@@ -6,13 +6,13 @@ import dataclasses
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from nriplugin.agent.demo import play
+from nriplugin.cli.demo_scenario import play
 from nriplugin.cli.printing import print_json, print_line
 
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.agent.demo import Step
+    from nriplugin.cli.demo_scenario import Step
 
 WIDTHS = (17, 32, 35, 26)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from nriplugin.cgroup.node import ENV_HOST_ROOT, detect_node
-from nriplugin.cgroup.registry import Type
+from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, detect_node
+from nriplugin.cgroup.types.registry import Type
 from nriplugin.cli.printing import print_json, print_line
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.node import Node
-    from nriplugin.cgroup.tree import Tree
+    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.types.tree import Tree
 
 LABEL_WIDTH = 17
 

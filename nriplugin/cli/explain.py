@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.paths import Driver
+from nriplugin.cgroup.locate.paths import Driver
 from nriplugin.cli.printing import print_json, print_line
 from nriplugin.convert.curves import AUTO, Curve, curve_named
 from nriplugin.engine.decision import EXACT, RESOURCES, HandlerFailed
-from nriplugin.engine.explain import TYPICAL_NODE, explain_pod
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
+from nriplugin.explain import TYPICAL_NODE, explain_pod
 from nriplugin.kube.manifests import read_manifests
 from nriplugin.kube.quantity import value
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from nriplugin.engine.explain import (
+    from nriplugin.engine.model import NodeFacts
+    from nriplugin.explain import (
         ExplainedContainer,
         ExplainedFile,
         ExplainedPod,
         ExplainedWrite,
     )
-    from nriplugin.engine.model import NodeFacts
     from nriplugin.kube.manifests import Manifests
 
 LABEL_WIDTH = 15

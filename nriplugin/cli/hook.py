@@ -137,7 +137,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 def _hook(args: argparse.Namespace) -> int:
     # Late, as everything that only one of the actions needs.
-    from nriplugin.hook import deadline
+    from nriplugin.doors.hook import deadline
 
     policy = FailurePolicy(args.failure_policy or FailurePolicy.IGNORE)
     try:
@@ -151,8 +151,8 @@ def _hook(args: argparse.Namespace) -> int:
                 policy = FailurePolicy(args.failure_policy or read.failure_policy)
             if args.failure_policy is not None:
                 config = config.with_failure_policy(fail=policy is FailurePolicy.FAIL)
-            from nriplugin.hook.door import handle
-            from nriplugin.hook.surroundings import look_around
+            from nriplugin.doors.hook.handle import handle
+            from nriplugin.doors.hook.host import look_around
 
             done = handle(
                 STDIN,
@@ -185,7 +185,7 @@ def _say(texts: Iterable[str]) -> None:
 
 
 def _install(args: argparse.Namespace) -> int:
-    from nriplugin.hook.hooksd import hook_document, install, rendered
+    from nriplugin.doors.hook.hooksd import hook_document, install, rendered
 
     arguments: list[str] = []
     if args.config is not None:
@@ -210,7 +210,7 @@ def _install(args: argparse.Namespace) -> int:
 
 
 def _uninstall(args: argparse.Namespace) -> int:
-    from nriplugin.hook.hooksd import hook_file, uninstall
+    from nriplugin.doors.hook.hooksd import hook_file, uninstall
 
     removed = uninstall(args.hooks_dir, args.name)
     path = hook_file(args.hooks_dir, args.name)

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from errno import ELOOP, ENOTDIR, EXDEV
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.places import identify
-from nriplugin.cgroup.reader import Reader
-from nriplugin.cgroup.tasks import GONE, CountOrWalk, ThreadWalk, tasks_below
-from nriplugin.cgroup.tree import Tree
+from nriplugin.cgroup.locate.identify import identify
+from nriplugin.cgroup.tasks.states import GONE, CountOrWalk, ThreadWalk, tasks_below
+from nriplugin.cgroup.types.reader import Reader
+from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.printing import print_error, print_json, print_table
 from nriplugin.errors import CgroupError, ConfigError
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import argparse
 
     from nriplugin.cgroup.files import Files
-    from nriplugin.cgroup.formats import Pressure
-    from nriplugin.cgroup.node import Node
-    from nriplugin.cgroup.tasks import CgroupTasks, StatesReader, TaskStates
+    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.tasks.states import CgroupTasks, StatesReader, TaskStates
+    from nriplugin.cgroup.types.formats import Pressure
 
 RESOURCES = ("cpu", "memory", "io")
 # Of a container's ID: as much as other tools show.
@@ -86,7 +86,7 @@ def _states_reader(node: Node, files: Files, opened: ExitStack) -> StatesReader:
     walk = ThreadWalk(files, proc, node.version.number)
     if node.version.number == 2:
         return walk
-    from nriplugin.cgroup.taskstats import CgroupStats
+    from nriplugin.cgroup.tasks.taskstats import CgroupStats
 
     hierarchies = node.mounts.hierarchies
     directory = hierarchies.get("cpu", f"{node.cgroup_root}/cpu")

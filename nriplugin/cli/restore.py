@@ -6,10 +6,10 @@ import dataclasses
 import os
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal import ENV_STATE_DIR, STATE_DIR, Journal
-from nriplugin.cgroup.journal_restore import Action, restore
-from nriplugin.cgroup.journal_storage import has_journal
-from nriplugin.cgroup.tree import Tree
+from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.journal.restore import Action, restore
+from nriplugin.cgroup.journal.storage import has_journal
+from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.errors import ConfigError
@@ -17,7 +17,7 @@ from nriplugin.errors import ConfigError
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.journal_restore import Finding
+    from nriplugin.cgroup.journal.restore import Finding
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

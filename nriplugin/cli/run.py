@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
 
-from nriplugin.agent.plugin import NodePlugin
-from nriplugin.cgroup.journal import DATABASE
+from nriplugin.cgroup.journal.journal import DATABASE
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
+from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.errors import CgroupError, ConfigError
-from nriplugin.hands.facts import node_facts
-from nriplugin.hands.records import OwnershipRecords, state_directory
+from nriplugin.node.facts import node_facts
+from nriplugin.node.ownership_records import OwnershipRecords, state_directory
 from nriplugin.nri.launch import (
     DEFAULT_INDEX,
     DEFAULT_NAME,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from nriplugin.cgroup.node import Node
+    from nriplugin.cgroup.locate.detect import Node
 
 _log = logging.getLogger(__name__)
 
@@ -83,8 +83,8 @@ def main(args: argparse.Namespace) -> int:
     plugin = _plugin_for(node_of(args), read_only=args.read_only)
     reloading: AbstractContextManager[None] = nullcontext()
     if args.config is not None:
-        from nriplugin.agent.reload import ConfigWatch, watching
         from nriplugin.config import parse_config
+        from nriplugin.daemon.config_watch import ConfigWatch, watching
 
         watch = ConfigWatch(args.config, parse_config, plugin.apply)
         plugin.apply(watch.initial())
@@ -128,8 +128,8 @@ def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
     if read_only or not facts.writable:
         facts = replace(facts, writable=False)
         return NodePlugin(facts, tree, records=records)
-    from nriplugin.agent.writing import WritingPlugin
-    from nriplugin.hands.hands import Hands
+    from nriplugin.doors.nri.writing import WritingPlugin
+    from nriplugin.node.direct_writes import Hands
 
     before = os.path.exists(os.path.join(directory or "", DATABASE))
     plugin = WritingPlugin(
@@ -153,11 +153,11 @@ def _serving_grpc(plugin: NodePlugin, address: str | None) -> Iterator[None]:
         yield
         return
     # Late: whoever does not want it does not pay for it.
-    from nriplugin.cri.addresses import parse_address
+    from nriplugin.sockets import parse_address
 
     path = parse_address("--grpc", address)
     try:
-        from nriplugin.agent.service import PluginService
+        from nriplugin.daemon.plugin_service import PluginService
     except ImportError as exc:
         raise ConfigError(
             "--grpc: grpcio is not installed, expected nriplugin[grpc]"

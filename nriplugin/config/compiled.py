@@ -20,7 +20,7 @@ from nriplugin.convert import Curve
 from nriplugin.convert.curves import AUTO
 from nriplugin.documents import load_documents
 from nriplugin.engine import settings as engine
-from nriplugin.engine.rawfiles import ALLOWABLE
+from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
 from nriplugin.errors import ConfigError
 from nriplugin.policy import FailurePolicy

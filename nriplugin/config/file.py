@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from nriplugin.convert.kernel import MAX_QUOTA_US
+from nriplugin.convert.validate import MAX_QUOTA_US
 
 # Not for type checkers alone: msgspec reads the annotations.
 from nriplugin.engine.settings import Equivalent, QoSLevel, Send  # noqa: TC001

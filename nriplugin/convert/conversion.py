@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from nriplugin.convert.cpu import convert_cpu, convert_cpuset
 from nriplugin.convert.curves import Curve
 from nriplugin.convert.io import convert_io
-from nriplugin.convert.kernel import check, quota_in
 from nriplugin.convert.memory import convert_memory
-from nriplugin.convert.others import convert_hugetlb, convert_pids, convert_rdma
 from nriplugin.convert.result import Conversion, Derived, Rule
+from nriplugin.convert.small_controllers import (
+    convert_hugetlb,
+    convert_pids,
+    convert_rdma,
+)
+from nriplugin.convert.validate import check, quota_in
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.convert.curves import MAX_SHARES, MIN_SHARES, Curve, weight_of
-from nriplugin.convert.kernel import (
+from nriplugin.convert.result import Rule
+from nriplugin.convert.validate import (
     DEFAULT_PERIOD_US,
     MAX_NUMBER,
     MAX_PERIOD_US,
@@ -19,7 +20,6 @@ from nriplugin.convert.kernel import (
     check,
     quota_in,
 )
-from nriplugin.convert.result import Rule
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

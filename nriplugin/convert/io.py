@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.convert.kernel import (
+from nriplugin.convert.result import Rule
+from nriplugin.convert.validate import (
     MAX_BFQ_WEIGHT,
     MAX_NUMBER,
     MIN_BFQ_WEIGHT,
     THROTTLE_KEYS,
 )
-from nriplugin.convert.result import Rule
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

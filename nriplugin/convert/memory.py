@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.convert.kernel import MAX_NUMBER
 from nriplugin.convert.model import UNLIMITED
 from nriplugin.convert.result import Rule
+from nriplugin.convert.validate import MAX_NUMBER
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from nriplugin.convert.kernel import DEFAULT_PERIOD_US
+from nriplugin.convert.validate import DEFAULT_PERIOD_US
 
 PAGE_BYTES = 4096
 

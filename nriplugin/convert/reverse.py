@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.convert.curves import Curve, shares_of
-from nriplugin.convert.kernel import check
 from nriplugin.convert.readback import number_of_bytes
+from nriplugin.convert.validate import check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

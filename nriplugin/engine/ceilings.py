@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.convert.kernel import bytes_in
 from nriplugin.convert.model import UNLIMITED
 from nriplugin.convert.result import Rule
-from nriplugin.engine.case import UNSET, wishes_in
+from nriplugin.convert.validate import bytes_in
+from nriplugin.engine.context import UNSET, wishes_in
 from nriplugin.engine.decision import UPDATES, Level, Why
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.convert.model import Amount
-    from nriplugin.engine.case import Case
+    from nriplugin.engine.context import Case
 
 HIGH, MAX = "memory.high", "memory.max"
 PROTECTION = ("memory.low", "memory.min")

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.engine.case import Case, hidden_files, quota_of
 from nriplugin.engine.ceilings import settle_protection
-from nriplugin.engine.cpu_burst import KEY as BURST_KEY
-from nriplugin.engine.cpu_burst import decide_cpu_burst
-from nriplugin.engine.cpu_qos import decide_cpu_qos
+from nriplugin.engine.context import Case, hidden_files, quota_of
+from nriplugin.engine.crun_scope import reach_scope
 from nriplugin.engine.decision import (
     RESOURCES,
     Decision,
     HandlerFailed,
     Reason,
 )
-from nriplugin.engine.leftovers import clear_leftovers, not_lost
-from nriplugin.engine.levels import KEY as LEVEL_KEY
+from nriplugin.engine.handlers.cpu_burst import KEY as BURST_KEY
+from nriplugin.engine.handlers.cpu_burst import decide_cpu_burst
+from nriplugin.engine.handlers.cpu_qos import decide_cpu_qos
+from nriplugin.engine.handlers.memory_qos import (
+    FACTOR_KEY,
+    SWITCH_KEY,
+    decide_memory_qos,
+)
+from nriplugin.engine.handlers.memory_qos_level import decide_memory_qos_level
+from nriplugin.engine.handlers.resources import decide_resources
+from nriplugin.engine.handlers.unified_annotations import decide_unified_annotations
 from nriplugin.engine.memory import REQUEST_KEY
-from nriplugin.engine.memory_qos import FACTOR_KEY, SWITCH_KEY, decide_memory_qos
-from nriplugin.engine.memory_qos_level import decide_memory_qos_level
-from nriplugin.engine.resources import decide_resources
+from nriplugin.engine.qos_level import KEY as LEVEL_KEY
+from nriplugin.engine.retract import clear_leftovers, not_lost
 from nriplugin.engine.rules import select
 from nriplugin.engine.runtimes import SYSTEMD
-from nriplugin.engine.scope import reach_scope
-from nriplugin.engine.unified_annotations import decide_unified_annotations
 from nriplugin.errors import ConversionError
 from nriplugin.kube.annotations import read_annotations
 from nriplugin.kube.oomscore import BEST_EFFORT, MAX_BURSTABLE, MIN_BURSTABLE

@@ -14,7 +14,7 @@ from nriplugin.engine.decision import When
 from nriplugin.engine.runtimes import takes_idle
 
 if TYPE_CHECKING:
-    from nriplugin.engine.case import Case
+    from nriplugin.engine.context import Case
     from nriplugin.engine.decision import Why
 
 FILE = "cpu.idle"

@@ -14,7 +14,7 @@ from nriplugin.kube.quantity import MAX_INT64, value
 
 if TYPE_CHECKING:
     from nriplugin.convert.model import Amount
-    from nriplugin.engine.case import Case
+    from nriplugin.engine.context import Case
     from nriplugin.engine.decision import Why
 
 REQUEST_KEY = "memory-request"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.convert import UNLIMITED, Curve, Resources, convert
+from nriplugin.engine.handlers.resources import lasting_quota
 from nriplugin.engine.model import CORE_FILES
-from nriplugin.engine.resources import lasting_quota
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

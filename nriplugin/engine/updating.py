@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from nriplugin.convert.model import UNLIMITED
 from nriplugin.convert.result import Rule
-from nriplugin.engine.case import Case, wishes_in
+from nriplugin.engine.allowed_files import check_raw
+from nriplugin.engine.context import Case, wishes_in
+from nriplugin.engine.crun_scope import reach_scope
 from nriplugin.engine.deciding import (
     decide_case,
     inactive,
@@ -23,11 +25,9 @@ from nriplugin.engine.deciding import (
     without_ours,
 )
 from nriplugin.engine.decision import UPDATES, Decision, Level, When, Why, Write
-from nriplugin.engine.leftovers import not_lost
 from nriplugin.engine.model import CORE_FILES
-from nriplugin.engine.rawfiles import check_raw
+from nriplugin.engine.retract import not_lost
 from nriplugin.engine.rules import select
-from nriplugin.engine.scope import reach_scope
 from nriplugin.errors import ConversionError, NRIPluginError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@
 
     run(Hello(), name="hello", idx="50")
 
-`nriplugin.nri.runtime` is the other side, to test plugins with.
+`nriplugin.nri.testing.runtime` is the other side, to test plugins with.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from jeepney import (
 from jeepney.io.blocking import DBusConnection, Proxy, prep_socket
 from support.needs import need
 
-from nriplugin.cgroup.systemd import SYSTEMD
+from nriplugin.cgroup.systemd.units import SYSTEMD
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 from support.trees import CONTAINER_ID, UID, make
 
-from nriplugin.cgroup.registry import Registry, Type
+from nriplugin.cgroup.types.registry import Registry, Type
 from nriplugin.cli.main import COMMANDS
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.registry import Resource
+    from nriplugin.cgroup.types.registry import Resource
 
 DOCS = Path(__file__).parents[2] / "docs/cgroup.md"
 TEXT = DOCS.read_text()

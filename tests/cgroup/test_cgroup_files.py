@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from nriplugin.cgroup import files as door
 from nriplugin.cgroup import syscalls
 from nriplugin.cgroup.files import CGROUP2_MAGIC, PROC_MAGIC, LocalFiles
-from nriplugin.cgroup.layout import Layout
-from nriplugin.cgroup.paths import Driver, Runtime
-from nriplugin.cgroup.tree import Tree
+from nriplugin.cgroup.locate.node_paths import Layout
+from nriplugin.cgroup.locate.paths import Driver, Runtime
+from nriplugin.cgroup.types.tree import Tree
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from support.trees import CONTAINER, POD, make_v2
 
 from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.guest import Answer, GuestFiles
-from nriplugin.cgroup.registry import Type
-from nriplugin.cgroup.tree import Tree
+from nriplugin.cgroup.types.registry import Type
+from nriplugin.cgroup.types.tree import Tree
 from nriplugin.errors import CgroupError, RPCError
 
 if TYPE_CHECKING:

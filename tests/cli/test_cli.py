@@ -12,7 +12,7 @@ import pytest
 from support.gopeers import ENVIRON, Child
 from support.harness import PATIENCE_S, container, pod, wait_until
 
-from nriplugin.nri.runtime import Behaviour, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, Runtime
 
 
 def cli(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,14 +11,14 @@ import pytest
 from support.trees import CGROUPS, CONTAINER, CONTAINER_ID, POD, UID, add_v2, make
 
 from nriplugin.cgroup.files import LocalFiles
-from nriplugin.cgroup.registry import Type
+from nriplugin.cgroup.types.registry import Type
 from nriplugin.cli.main import main
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nriplugin.cgroup.tree import Tree
+    from nriplugin.cgroup.types.tree import Tree
 
 
 @dataclass

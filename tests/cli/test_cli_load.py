@@ -16,7 +16,7 @@ from support.needs import need
 from support.trees import CONTAINER, CONTAINER_ID, POD, QOS, UID, add_v2, make_v2
 
 from nriplugin.cgroup.files import LocalFiles
-from nriplugin.cgroup.mounts import MOUNTINFO, parse_mountinfo
+from nriplugin.cgroup.locate.mounts import MOUNTINFO, parse_mountinfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hook.bundles import Bundle
+from doors.hook.bundles import Bundle
 from support.harness import PATIENCE_S
 from support.trees import make_v2
 

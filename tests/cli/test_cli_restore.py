@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from support.trees import POD, QOS, make_v2
 
-from nriplugin.cgroup.executor import Executor
-from nriplugin.cgroup.journal import Journal
-from nriplugin.cgroup.registry import Type
-from nriplugin.cgroup.updates import Update
+from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.cgroup.types.registry import Type
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.updates import Update
 from nriplugin.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nriplugin.cgroup.tree import Tree
+    from nriplugin.cgroup.types.tree import Tree
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from nriplugin.convert import UNLIMITED, Curve, Resources, convert
 from nriplugin.convert.conversion import V1_ONLY
 from nriplugin.convert.curves import MAX_SHARES, MIN_SHARES, shares_of, weight_of
-from nriplugin.convert.kernel import MAX_PIDS, MAX_QUOTA_US, THROTTLE_KEYS, check
 from nriplugin.convert.model import DeviceWeight, HugepageLimit, RdmaLimit, Throttle
 from nriplugin.convert.readback import read_back
+from nriplugin.convert.readers import from_oci
 from nriplugin.convert.reverse import reverse
-from nriplugin.convert.sources import from_oci
+from nriplugin.convert.validate import MAX_PIDS, MAX_QUOTA_US, THROTTLE_KEYS, check
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

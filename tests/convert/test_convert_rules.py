@@ -9,9 +9,9 @@ import pytest
 
 from nriplugin.convert import UNLIMITED, Curve, Resources, convert
 from nriplugin.convert.conversion import V1_ONLY
-from nriplugin.convert.kernel import bytes_in
 from nriplugin.convert.model import DeviceWeight, HugepageLimit, RdmaLimit, Throttle
-from nriplugin.convert.sources import from_oci
+from nriplugin.convert.readers import from_oci
+from nriplugin.convert.validate import bytes_in
 from nriplugin.errors import ConversionError
 
 GIB = 1 << 30

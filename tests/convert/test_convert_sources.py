@@ -11,7 +11,7 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.convert import UNLIMITED, Resources, convert
 from nriplugin.convert.conversion import V1_ONLY
 from nriplugin.convert.model import DeviceWeight, HugepageLimit, RdmaLimit, Throttle
-from nriplugin.convert.sources import (
+from nriplugin.convert.readers import (
     MEANINGS,
     core_from_nri,
     from_cri,

@@ -9,9 +9,9 @@ from support.vectors import REFUSED, Exceptions, Vector, all_vectors, each, vect
 
 from nriplugin.convert import Curve, Resources, convert
 from nriplugin.convert.curves import shares_of, weight_of
-from nriplugin.convert.kernel import THROTTLE_KEYS, check
 from nriplugin.convert.readback import read_back
-from nriplugin.convert.sources import from_oci
+from nriplugin.convert.readers import from_oci
+from nriplugin.convert.validate import THROTTLE_KEYS, check
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

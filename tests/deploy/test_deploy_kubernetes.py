@@ -11,10 +11,10 @@ import pytest
 import yaml
 from support.needs import need
 
-from nriplugin.cgroup.dbus import SYSTEM_BUS
-from nriplugin.cgroup.journal import STATE_DIR
-from nriplugin.cgroup.node import ENV_HOST_ROOT
-from nriplugin.cgroup.version import ROOT
+from nriplugin.cgroup.journal.journal import STATE_DIR
+from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT
+from nriplugin.cgroup.locate.version import ROOT
+from nriplugin.cgroup.systemd.dbus import SYSTEM_BUS
 from nriplugin.cli.run import add_arguments
 from nriplugin.config import Config, parse_config
 from nriplugin.nri.launch import DEFAULT_SOCKET

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.needs import need
 
-from nriplugin.cgroup.journal import STATE_DIR
+from nriplugin.cgroup.journal.journal import STATE_DIR
 from nriplugin.cli.run import add_arguments
 
 UNIT = Path(__file__).parents[2] / "deploy/nriplugin.service"

@@ -6,8 +6,8 @@ from engine.cases import NODE, SUFFIX
 from hypothesis import strategies as st
 
 from nriplugin.convert import UNLIMITED, Curve, Resources
+from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.model import Container, NodeFacts, Pod
-from nriplugin.engine.rawfiles import ALLOWABLE
 from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
 from nriplugin.engine.settings import (
     Config,

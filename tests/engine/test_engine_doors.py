@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.convert import Resources, convert
 from nriplugin.convert.conversion import EXPLICIT_RULE
-from nriplugin.convert.sources import core_from_nri, from_cri, from_nri, from_oci
+from nriplugin.convert.readers import core_from_nri, from_cri, from_nri, from_oci
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import CORE_FILES, Container, Pod
 from nriplugin.engine.settings import DEFAULT_CONFIG, Config

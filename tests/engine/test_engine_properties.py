@@ -10,12 +10,12 @@ from engine.strategies import LEVEL_FILES, configs, containers, nodes, pods, res
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nriplugin.convert.kernel import check, quota_in
-from nriplugin.engine.case import UNSET
+from nriplugin.convert.validate import check, quota_in
+from nriplugin.engine.allowed_files import ALLOWABLE, check_raw
+from nriplugin.engine.context import UNSET
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed, Level, Reason, When
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
-from nriplugin.engine.rawfiles import ALLOWABLE, check_raw
 from nriplugin.engine.settings import DEFAULT_CONFIG, Config
 from nriplugin.engine.updating import decide_update
 

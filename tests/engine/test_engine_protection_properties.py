@@ -18,7 +18,7 @@ from engine.strategies import (
 from hypothesis import assume, given, settings
 
 from nriplugin.convert import Resources
-from nriplugin.engine.case import UNSET
+from nriplugin.engine.context import UNSET
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed, Level
 from nriplugin.engine.settings import (

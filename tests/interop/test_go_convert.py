@@ -11,7 +11,7 @@ import pytest
 
 from nriplugin.convert import Curve, convert
 from nriplugin.convert.curves import weight_of
-from nriplugin.convert.sources import from_oci
+from nriplugin.convert.readers import from_oci
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from support.harness import PATIENCE_S, running
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri import Plugin, session
-from nriplugin.nri.runtime import Behaviour, RequestFailed, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, RequestFailed, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import pytest
 from support.gopeers import CONTAINERD, NEWEST, VERSIONS, Child, release_of, until
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.runtime import Behaviour, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

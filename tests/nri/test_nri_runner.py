@@ -18,7 +18,7 @@ from nriplugin.errors import ConfigError
 from nriplugin.nri import Plugin, Runner
 from nriplugin.nri.backoff import Backoff
 from nriplugin.nri.launch import Launch, launch_from
-from nriplugin.nri.runtime import Behaviour, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, Runtime
 from nriplugin.stopping import stopping_on_signals
 
 if TYPE_CHECKING:

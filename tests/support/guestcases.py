@@ -1,4 +1,4 @@
-"""Cases of steps that run in a node (tests/node/guest_cgroup.py), and what is expected.
+"""Cases of steps that run in a node (tests/e2e/guest_cgroup.py), and what is expected.
 
 All cases of a module run in one process of the guest: what costs is to start it.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PYTHON = "/opt/nriplugin/bin/python"
 IN_GUEST = "/tmp/guest/node"
-HERE = Path(__file__).parent.parent / "node"
+HERE = Path(__file__).parent.parent / "e2e"
 
 # A step (the name of a method there, and its arguments) and its answer.
 Script = list[tuple[tuple[Any, ...], Any]]

@@ -21,9 +21,9 @@ from nriplugin.nri.methods import (
     RUNTIME_CONNECTION,
     Kind,
 )
-from nriplugin.nri.runtime import Behaviour, Runtime
 from nriplugin.nri.session import Session
 from nriplugin.nri.stats import Stats
+from nriplugin.nri.testing.runtime import Behaviour, Runtime
 from nriplugin.nri.trunk import Trunk
 from nriplugin.wire.ttrpc import Answer, Call
 

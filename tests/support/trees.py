@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.files import LocalFiles
-from nriplugin.cgroup.tree import Tree
+from nriplugin.cgroup.types.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -20,7 +20,7 @@ from wire.framing import (
 )
 
 from nriplugin.errors import RemoteProtocolError
-from nriplugin.nri.gopeer import GoDemux, GoReader
+from nriplugin.nri.testing.gopeer import GoDemux, GoReader
 from nriplugin.wire.mux import Demux
 from nriplugin.wire.single import read_call
 from nriplugin.wire.ttrpc import Answer, Call, Client, Refusal, Server

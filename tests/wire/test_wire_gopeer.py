@@ -18,7 +18,7 @@ from wire.framing import (
 )
 
 from nriplugin.errors import RemoteProtocolError
-from nriplugin.nri.gopeer import GoDemux, GoReader, go_pack
+from nriplugin.nri.testing.gopeer import GoDemux, GoReader, go_pack
 from nriplugin.wire.mux import Demux, pack
 
 if TYPE_CHECKING:

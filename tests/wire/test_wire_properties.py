@@ -36,7 +36,7 @@ from wire.invariants import (
 )
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
-from nriplugin.nri.gopeer import GoReader, go_pack
+from nriplugin.nri.testing.gopeer import GoReader, go_pack
 from nriplugin.nri.trunk import Trunk
 from nriplugin.wire import mux, ttrpc
 from nriplugin.wire.mux import Demux, pack

@@ -23,7 +23,7 @@ from wire.framing import (
 )
 
 from nriplugin.errors import ConnectionClosed, LocalProtocolError, RemoteProtocolError
-from nriplugin.nri.gopeer import GoDemux, go_pack
+from nriplugin.nri.testing.gopeer import GoDemux, go_pack
 from nriplugin.nri.trunk import READ_BUFFER, Trunk
 from nriplugin.wire.mux import pack
 from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal

@@ -1,0 +1,210 @@
+"""Putting back what files held before us, where nobody else has changed them since.
+
+The order is that of any other change of a tree: parents before children where values
+grow, children before parents where they shrink, and within a cgroup as the kernel
+wants it. It may be killed and run again: what is on its way is journalled like every
+other write, and what is back needs nothing more than its row removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from errno import ENOENT, ENOSPC
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.journal.entries import entries_of, identities
+from nriplugin.cgroup.types.contents import text
+from nriplugin.cgroup.types.registry import Resource
+from nriplugin.cgroup.writing.file_writer import Hands
+from nriplugin.cgroup.writing.kernel_text import equal, putting_back
+from nriplugin.cgroup.writing.leveled import by_depth, downwards, upwards
+from nriplugin.cgroup.writing.quirks import (
+    CPU_IDLE,
+    held,
+    is_left_by_idle,
+    lift_quotas,
+    neighbour,
+)
+from nriplugin.cgroup.writing.updates import Change, Status, union
+from nriplugin.errors import CgroupError, ConfigError
+
+if TYPE_CHECKING:
+    from nriplugin.cgroup.journal.entries import Row
+    from nriplugin.cgroup.journal.journal import Journal
+    from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.cgroup.writing.updates import Writer
+
+_CHANGED = "somebody else has changed it since"
+
+
+class Action(StrEnum):
+    """What `restore` does about a file."""
+
+    RESTORED = "restored"
+    ALREADY = "already back"
+    LEFT = "left alone"  # somebody else has changed it since
+    GONE = "gone"  # with its cgroup, or with an earlier boot
+    FAILED = "failed"
+
+
+@dataclass(slots=True, kw_only=True)
+class Finding:
+    """One file of the journal, and what becomes of it."""
+
+    path: str
+    original: str
+    ours: str | None
+    now: str | None
+    action: Action
+    reason: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether the journal need not know the file any more."""
+        return self.action in (Action.RESTORED, Action.ALREADY, Action.GONE)
+
+
+def restore(
+    tree: Tree, journal: Journal, writer: Writer | None = None, *, dry_run: bool = False
+) -> list[Finding]:
+    """Put back every value that is still ours; with `dry_run`, only say so.
+
+    Raises:
+        JournalError: the journal cannot be read or written.
+    """
+    with journal.exclusive():
+        rows = journal.rows()
+        findings = {row.path: _look(tree, journal, row) for row in rows}
+        _follow_idle(tree, findings)
+        changes = [
+            _change(tree, row, findings[row.path])
+            for row in rows
+            if findings[row.path].action is Action.RESTORED
+        ]
+        if not dry_run:
+            _put_back(tree, journal, Hands(tree, writer), changes, findings)
+            journal.drop(path for path, found in findings.items() if found.done)
+    return list(findings.values())
+
+
+def _look(tree: Tree, journal: Journal, row: Row) -> Finding:
+    finding = Finding(
+        path=row.path,
+        original=row.original,
+        ours=row.ours,
+        now=None,
+        action=Action.GONE,
+    )
+    if row.boot != journal.boot:
+        finding.reason = "from before the node was booted"
+        return finding
+    try:
+        finding.now = now = tree.files.read(row.path).strip()
+        identity = identities(tree.files)(row.path)
+    except CgroupError as exc:
+        finding.reason = str(exc)
+        if exc.errno != ENOENT:
+            finding.action = Action.FAILED
+        return finding
+    if identity != row.identity:
+        finding.reason = "another cgroup has this path now"
+    elif equal(_file(row.path), row.original, now):
+        finding.action = Action.ALREADY
+    elif row.ours is None or row.is_ours(now):
+        finding.action = Action.RESTORED
+    else:
+        finding.action = Action.LEFT
+        finding.reason = _CHANGED
+    return finding
+
+
+def _follow_idle(tree: Tree, findings: dict[str, Finding]) -> None:
+    """Decide about weights that only changed because `cpu.idle` did."""
+    for finding in findings.values():
+        if finding.ours is not None or finding.action is not Action.RESTORED:
+            continue
+        path = neighbour(finding.path, CPU_IDLE)
+        idle = findings.get(path)
+        now = held(tree.files, path) if idle is None else idle.now
+        stays = now == "1" if idle is None else not idle.done
+        if stays:
+            finding.action = Action.LEFT
+            finding.reason = "cpu.idle stays, and with it the weight"
+        elif idle is not None and idle.original == "1":
+            finding.action = Action.ALREADY
+            finding.reason = "an idle cgroup has no weight"
+        elif not is_left_by_idle(finding.path, finding.now or "", now):
+            finding.action = Action.LEFT
+            finding.reason = _CHANGED
+
+
+def _change(tree: Tree, row: Row, finding: Finding) -> Change:
+    try:
+        resource = tree.registry.get(row.type)
+    except ConfigError:  # somebody's own type, which this registry was not told of
+        controller = row.path.split("/")[1] if tree.version == 1 else ""
+        resource = Resource.of(tree.version, controller, _file(row.path), text())
+    now = finding.now or ""
+    ours = [content for content in (row.ours, row.before) if content is not None]
+    change = Change(
+        resource=resource,
+        cgroup=row.cgroup,
+        path=row.path,
+        current=now,
+        content=putting_back(resource.file, row.original, ours),
+    )
+    if resource.file.startswith("cpuset.") and now and row.original:
+        change.through = union(now, row.original)
+    return change
+
+
+def _put_back(
+    tree: Tree,
+    journal: Journal,
+    hands: Hands,
+    changes: list[Change],
+    findings: dict[str, Finding],
+) -> None:
+    levels = by_depth(changes)
+    lift_quotas(tree, levels)
+    down = downwards(levels)
+    if down:
+        journal.record(entries_of(tree.files, down))
+    done = [step for step in down if hands.write(step).status is Status.WRITTEN]
+    for step in upwards(levels, done):
+        result = hands.write(step)
+        if step.path not in findings:  # a quota that was lifted for a moment
+            if result.status is Status.WRITTEN:
+                journal.drop([step.path])
+            continue
+        finding = findings[step.path]
+        if result.status is Status.GONE:
+            finding.action = Action.GONE
+        elif result.status is not Status.WRITTEN:
+            finding.action = Action.FAILED
+        finding.reason = result.reason
+        if result.errno == ENOSPC and not step.content:
+            _fill_like_parent(tree, step, finding)
+
+
+def _fill_like_parent(tree: Tree, step: Change, finding: Finding) -> None:
+    """Give a cpuset that was empty what being empty meant.
+
+    The kernel does not empty it again while it has tasks.
+    """
+    directory = step.path.rpartition("/")[0].rpartition("/")[0]
+    effective = held(tree.files, f"{directory}/{step.resource.file}.effective")
+    if not effective:
+        return
+    try:
+        tree.files.write(step.path, effective)
+    except CgroupError as exc:
+        finding.reason = str(exc)
+        return
+    finding.action = Action.RESTORED
+    finding.reason = f"to the parent's {effective}: it has tasks and cannot be empty"
+
+
+def _file(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,83 @@
+"""Where a node's pods are: the paths of paths.py for one version, driver and root.
+
+A *cgroup* is a path below the root of a hierarchy and the same on both versions; a
+*path* is where that is on the machine. Version 1 has a tree per controller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nriplugin.cgroup.locate.paths import (
+    KUBEPODS,
+    Driver,
+    Runtime,
+    cgroup_path,
+    container_path,
+    pod_components,
+    qos_components,
+)
+from nriplugin.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What has to be known of a node to find its pods."""
+
+    version: int
+    driver: Driver
+    mount: str = "/sys/fs/cgroup"
+    kube_root: tuple[str, ...] = ()  # the kubelet's cgroupRoot
+
+    def kubepods(self) -> str:
+        """Return the cgroup of all pods."""
+        return cgroup_path((*self.kube_root, KUBEPODS), self.driver)
+
+    def qos(self, qos_class: str) -> str:
+        """Return the cgroup of a QoS class; Guaranteed has none of its own."""
+        return cgroup_path(qos_components(qos_class, self.kube_root), self.driver)
+
+    def pod(self, qos_class: str, uid: str) -> str:
+        """Return the cgroup of a pod."""
+        return cgroup_path(pod_components(qos_class, uid, self.kube_root), self.driver)
+
+    def container(
+        self, qos_class: str, uid: str, container_id: str, runtime: Runtime
+    ) -> str:
+        """Return the cgroup of a container."""
+        pod = pod_components(qos_class, uid, self.kube_root)
+        return container_path(pod, container_id, self.driver, runtime)
+
+    def path(self, controller: str, cgroup: str) -> str:
+        """Return where a cgroup is on the machine; v2 has one tree for all."""
+        tail = "" if cgroup == "/" else cgroup
+        if self.version == 1:
+            return f"{self.mount}/{controller}{tail}"
+        return f"{self.mount}{tail}"
+
+    def root_path(self, controller: str) -> str:
+        """Return where the cgroup of all pods is on the machine."""
+        return self.path(controller, self.kubepods())
+
+    def qos_path(self, qos_class: str, controller: str) -> str:
+        """Return where the cgroup of a QoS class is on the machine."""
+        return self.path(controller, self.qos(qos_class))
+
+    def pod_path(self, qos_class: str, controller: str, uid: str) -> str:
+        """Return where the cgroup of a pod is on the machine."""
+        return self.path(controller, self.pod(qos_class, uid))
+
+
+def kube_root_components(cgroup_root: str) -> tuple[str, ...]:
+    """Return the kubelet's cgroupRoot, `/` or `/kubelet`, as components.
+
+    Raises:
+        ConfigError: it leads elsewhere.
+    """
+    parts = tuple(part for part in cgroup_root.split("/") if part)
+    if parts:
+        try:
+            cgroup_path(parts, Driver.CGROUPFS)
+        except ConfigError as exc:
+            raise ConfigError(f"cgroupRoot: {cgroup_root!r}, {exc}") from exc
+    return parts

@@ -1,0 +1,3 @@
+"""Cgroups that belong to systemd, changed over D-Bus."""
+
+from __future__ import annotations

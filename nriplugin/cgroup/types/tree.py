@@ -1,0 +1,129 @@
+"""A node's cgroups by resource type: what everybody above uses.
+
+The same call reads or sets the same thing on v1 and v2, on the node or in a VM's guest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nriplugin.cgroup.types.registry import Registry
+from nriplugin.errors import CgroupError
+
+if TYPE_CHECKING:
+    from nriplugin.cgroup.files import Files
+    from nriplugin.cgroup.types.contents import Given
+    from nriplugin.cgroup.types.registry import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Whether there is such a file, and how we know."""
+
+    supported: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.supported
+
+
+class Tree:
+    """Files with the meaning that a registry gives them."""
+
+    def __init__(
+        self, files: Files, version: int, registry: Registry | None = None
+    ) -> None:
+        self.files = files
+        self.version = version
+        self.registry = Registry(version) if registry is None else registry
+        self._support: dict[str, Support] = {}
+
+    def path(self, type: str, cgroup: str) -> str:
+        """Return where a type's file is: `/kubepods` is `/kubepods/cpu.max` on v2.
+
+        Raises:
+            ConfigError: this version has no such type.
+        """
+        return self.registry.get(type).path(cgroup)
+
+    def supported(self, type: str, cgroup: str) -> Support:
+        """Say whether this kernel has the file; asked once per type.
+
+        What is only missing in this place, because the cgroup is gone or its controller
+        is off, says nothing about the kernel and is not remembered.
+        """
+        known = self._support.get(type)
+        if known is None:
+            resource = self.registry.get(type)
+            known, lasting = self._look(resource, cgroup)
+            if lasting:
+                self._support[type] = known
+        return known
+
+    def read(self, type: str, cgroup: str) -> str:
+        """Return the text of the file, as it is.
+
+        Raises:
+            ConfigError: this version has no such type.
+            CgroupError: it cannot be read.
+        """
+        return self.files.read(self.registry.get(type).path(cgroup))
+
+    def get(self, type: str, cgroup: str) -> Any:  # noqa: ANN401 # by type
+        """Return the value: a number (-1 is no limit), or what contents.py says.
+
+        Raises:
+            ConfigError: this version has no such type.
+            CgroupError: it cannot be read, or makes no sense.
+        """
+        resource = self.registry.get(type)
+        path = resource.path(cgroup)
+        return resource.parse_at(path, self.files.read(path))
+
+    def set(self, type: str, cgroup: str, value: Given) -> None:
+        """Write a value; what else the file holds is kept.
+
+        Raises:
+            ConfigError: this version has no such type, or the value is not valid.
+            CgroupError: it cannot be written.
+        """
+        resource = self.registry.get(type)
+        path = resource.path(cgroup)
+        resource.validate(value)
+        current = self.files.read(path) if resource.content.partial else None
+        self.files.write(path, resource.format(value, current))
+
+    def children(self, cgroup: str) -> list[str]:
+        """Return the names of the cgroups in a cgroup, sorted."""
+        return self.files.children(f"/cpu{cgroup}" if self.version == 1 else cgroup)
+
+    def _look(self, resource: Resource, cgroup: str) -> tuple[Support, bool]:
+        """Return the answer, and whether it holds for every cgroup of this kernel."""
+        path = resource.path(cgroup)
+        if self.files.exists(path):
+            return Support(True, f"{path} is there"), True
+        directory = path.rpartition("/")[0] or "/"
+        if not self.files.exists(directory):
+            return Support(False, f"{directory} is not there"), False
+        if (
+            self.version == 2
+            and resource.controller
+            and not self._enabled(resource.controller, directory)
+        ):
+            return Support(
+                False, f"controller {resource.controller} is off in {directory}"
+            ), False
+        needs = f", it needs {resource.needs}" if resource.needs else ""
+        return Support(False, f"{path} is not there{needs}"), cgroup != "/"
+
+    def _enabled(self, controller: str, directory: str) -> bool:
+        file = (
+            "/cgroup.controllers"
+            if directory == "/"
+            else f"{directory}/cgroup.controllers"
+        )
+        try:
+            return controller in self.files.read(file).split()
+        except CgroupError:
+            return True  # no such list here: the file itself decides

@@ -1,0 +1,192 @@
+"""What the kernel makes of the text that it is given.
+
+It rounds, spells out and completes: 5000 bytes become 4096, `0,1,2` becomes `0-2`, a
+quota gets its period, a line of `io.max` its other keys. Whoever compares what was
+written with what is there now compares meanings, and they are here. Pure functions of
+a file's name and of texts.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from math import inf
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.types.formats import parse_cpus
+from nriplugin.cgroup.writing.updates import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CPU_MAX = "cpu.max"
+_DEFAULT_PERIOD_US = 100_000
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# The page counter's end: on v1, -1 reads back as this; on v2, as `max`.
+_NO_LIMIT_BYTES = (2**63 - 1) // PAGE_BYTES * PAGE_BYTES
+_SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+_BYTES = frozenset(
+    f"memory.{name}"
+    for name in ("min", "low", "high", "max", "swap.max", "swap.high", "zswap.max")
+)
+# One line per device or resource; a write changes the lines that it names.
+_KEYED = ("io.", "blkio.", "rdma.", "misc.", "dmem.")
+_ZERO_REMOVES = "blkio.throttle."
+# 12.5 is shown as 12.50, and 100 as max.
+_PERCENT = "cpu.uclamp."
+
+_Entries = dict[tuple[str, str], str]
+
+# A node has few different sets, and a batch asks for the same ones again and again.
+_members = lru_cache(maxsize=256)(parse_cpus)
+
+
+def same(file: str, wanted: str, held: str) -> bool:
+    """Whether a file that was given one text holds it, as far as the kernel can."""
+    wanted, held = wanted.strip(), held.strip()
+    if wanted == held:
+        return True
+    try:
+        if file == CPU_MAX:
+            return _same_quota(wanted, held)
+        if file.startswith("cpuset."):
+            return _members(wanted) == _members(held)
+        if file.startswith(_PERCENT):
+            return _percent(wanted) == _percent(held)
+        if file.startswith(_KEYED):
+            return _same_lines(file, wanted, held)
+        if _in_bytes(file):
+            return _bytes(file, wanted) == _bytes(file, held)
+        return amount(wanted) == amount(held)
+    except ValueError:
+        return False
+
+
+def equal(file: str, one: str, other: str) -> bool:
+    """Whether two texts of a whole file say the same.
+
+    Unlike in `same`, neither may have lines that the other lacks.
+    """
+    return same(file, one, other) and same(file, other, one)
+
+
+def growth(file: str, old: str, new: str) -> int:
+    """Return 1 if the new text allows more than the old, -1 if less, else 0.
+
+    0 is for equals as well as for what cannot be compared: one set of CPUs beside
+    another that only overlaps it, or an empty one, which means nothing on v1 and
+    everything of the parent's on v2.
+    """
+    try:
+        if file.startswith("cpuset."):
+            before, after = _members(old), _members(new)
+            if not before or not after:
+                return 0
+            return (after > before) - (after < before)
+        if file.startswith(_KEYED):
+            return 0
+        before_amount, after_amount = _size(file, old), _size(file, new)
+    except ValueError:
+        return 0
+    return (after_amount > before_amount) - (after_amount < before_amount)
+
+
+def number_in(file: str, content: str) -> float:
+    """Return the amount in a file that a smaller one is compared with."""
+    if file == CPU_MAX:
+        content = content.split()[0]
+    return _bytes(file, content) if _in_bytes(file) else amount(content)
+
+
+def writes(file: str, content: str) -> list[str]:
+    """Return what to write, one after the other, for a file to hold a text."""
+    if file.startswith(_KEYED):
+        # Of several lines in one write, kernels drop or refuse all but the first.
+        return content.splitlines()
+    # A write of no bytes at all does not reach the kernel's parser.
+    return [content or "\n"]
+
+
+def putting_back(file: str, original: str, ours: Iterable[str]) -> str:
+    """Return what to write for a file to hold its original text again.
+
+    It is that text, unless the file has a line for each device. Those that we have
+    added, and only those, have to be taken away by name.
+    """
+    if not file.startswith(_KEYED):
+        return original
+    kept = _entries(original)
+    lines = original.splitlines()
+    nothing = "0" if file.startswith(_ZERO_REMOVES) else "max"
+    for key, name in dict.fromkeys(place for text in ours for place in _entries(text)):
+        if (key, name) not in kept:
+            gone = f"{name}={nothing}" if name else nothing
+            lines.append(f"{key} {'default' if 'weight' in file else gone}")
+    return "\n".join(lines)
+
+
+def _same_quota(wanted: str, held: str) -> bool:
+    quota, *period = wanted.split()
+    held_quota, *held_period = held.split()
+    if period and period != held_period:
+        return False
+    return amount(quota) == amount(held_quota)
+
+
+def _same_lines(file: str, wanted: str, held: str) -> bool:
+    held_entries = _entries(held)
+    nothing = {"max", "default"} | ({"0"} if file.startswith(_ZERO_REMOVES) else set())
+    return all(
+        held_entries[place] == value if place in held_entries else value in nothing
+        for place, value in _entries(wanted).items()
+    )
+
+
+def _entries(text: str) -> _Entries:
+    entries: _Entries = {}
+    for line in text.splitlines():
+        key, *tokens = line.split() or [""]
+        if not tokens:  # a bare number is the default's
+            key, tokens = "default", [key]
+        for token in tokens:
+            name, _, value = token.rpartition("=")
+            if value:
+                entries[key, name] = value
+    return entries
+
+
+def _percent(text: str) -> float:
+    return 100.0 if text == "max" else float(text)
+
+
+def _in_bytes(file: str) -> bool:
+    return (
+        file in _BYTES or file.endswith("limit_in_bytes") or file.startswith("hugetlb.")
+    )
+
+
+def _bytes(file: str, text: str) -> float:
+    text = text.strip()
+    factor = _SUFFIXES.get(text[-1:].upper())
+    number = amount(text) if factor is None else int(text[:-1]) * factor
+    if number >= _NO_LIMIT_BYTES:
+        return inf
+    return number // _unit(file)
+
+
+def _unit(file: str) -> int:
+    """Return what the kernel rounds down to: a page, of the size in hugetlb's names."""
+    prefix, _, rest = file.partition(".")
+    size = rest.partition(".")[0]
+    if prefix == "hugetlb" and size[-2:-1] in _SUFFIXES and size[:-2].isdecimal():
+        return int(size[:-2]) * _SUFFIXES[size[-2]]
+    return PAGE_BYTES
+
+
+def _size(file: str, text: str) -> float:
+    if file == CPU_MAX:
+        quota, *period = text.split() or [""]
+        return amount(quota) / (int(period[0]) if period else _DEFAULT_PERIOD_US)
+    return _bytes(file, text) if _in_bytes(file) else amount(text)

@@ -1,0 +1,130 @@
+"""From updates to what becomes of files: read, checked and merged, nothing written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.writing.quirks import unfilled_parents
+from nriplugin.cgroup.writing.updates import Change, Outcome, Status
+from nriplugin.errors import CgroupError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nriplugin.cgroup.types.registry import Resource
+    from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.cgroup.writing.file_writer import Hands
+    from nriplugin.cgroup.writing.updates import Update
+
+# Writing these moves a task; there is no value that could be kept or put back.
+_MOVING = ("cgroup.procs", "cgroup.threads", "tasks")
+
+
+class Plan:
+    """The changes of one batch, level by level, and what is already decided.
+
+    Types that share a file become one change of it.
+    """
+
+    def __init__(
+        self, tree: Tree, hands: Hands, levels: Sequence[Sequence[Update]]
+    ) -> None:
+        """Look every type up.
+
+        Raises:
+            ConfigError: a type is not in the registry.
+        """
+        self.outcomes: dict[str, Outcome] = {}
+        self.levels: list[list[Change]] = []
+        # What has to be there before any of it.
+        self.first: list[Change] = []
+        self._tree = tree
+        self._hands = hands
+        self._changes: dict[str, Change] = {}
+        self._resolved = [
+            [(update, tree.registry.get(update.type)) for update in level]
+            for level in levels
+        ]
+
+    def read(self) -> None:
+        """Find out what the files hold and what they are to hold."""
+        for level in self._resolved:
+            self.levels.append([])
+            for update, resource in level:
+                try:
+                    self._add(update, resource)
+                except CgroupError as exc:
+                    result = self._hands.failed(resource, update.cgroup, exc)
+                    self._decide(update, resource, result.status, result.reason, exc)
+                except (ConfigError, ValueError) as exc:
+                    self._decide(update, resource, Status.FAILED, str(exc))
+        for change in list(self._changes.values()):
+            self._hands.settle(change)
+            for parent in unfilled_parents(self._tree, change.resource, change.cgroup):
+                if parent.path not in self._changes:
+                    self._changes[parent.path] = parent
+                    self.first.append(parent)
+
+    def refuse(self, reason: str) -> None:
+        """Refuse whatever is not decided yet."""
+        for level in self._resolved:
+            for update, resource in level:
+                if update.key not in self.outcomes:
+                    self._decide(update, resource, Status.REFUSED, reason)
+
+    def _add(self, update: Update, resource: Resource) -> None:
+        path = resource.path(update.cgroup)
+        if resource.file in _MOVING:
+            raise ConfigError(
+                f"{update.type}: {update.value!r}, expected a type with a value: "
+                "this one moves tasks"
+            )
+        change = self._changes.get(path)
+        if change is None:
+            current = self._tree.files.read(path).strip()
+            change = Change(
+                resource=resource,
+                cgroup=update.cgroup,
+                path=path,
+                current=current,
+                content=current,
+            )
+        wanted = self._joined(change, resource, update.value, change.content)
+        through = None
+        if update.merge is not None:
+            there = str(resource.parse_at(path, change.current))
+            merged = update.merge(there, str(update.value))
+            base = change.content if change.through is None else change.through
+            through = self._joined(change, resource, merged, base)
+        elif change.through is not None:
+            through = self._joined(change, resource, update.value, change.through)
+        change.content, change.through = wanted, through
+        change.updates += (update,)
+        if path not in self._changes:
+            self._changes[path] = change
+            self.levels[-1].append(change)
+
+    @staticmethod
+    def _joined(change: Change, resource: Resource, value: str | int, base: str) -> str:
+        text = resource.format(value, base).strip()
+        if not change.updates or resource.content.partial:
+            return text
+        return f"{base}\n{text}"
+
+    def _decide(
+        self,
+        update: Update,
+        resource: Resource,
+        status: Status,
+        reason: str,
+        exc: CgroupError | None = None,
+    ) -> None:
+        self.outcomes[update.key] = Outcome(
+            update,
+            status,
+            resource.path(update.cgroup),
+            str(update.value),
+            "" if exc is None else exc.operation,
+            None if exc is None else exc.errno,
+            reason,
+        )

@@ -1,0 +1,289 @@
+"""From a pod to everything that follows from its resources, step by step.
+
+What Kubernetes makes of them (kube/), what the engine decides about that, and where the
+files are (cgroup/). The engine is told no more than it would be through NRI. Every
+value is made of plain strings, numbers and dictionaries,
+ready for JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nriplugin.cgroup.locate.paths import Driver, cgroup_path, pod_components
+from nriplugin.convert import Resources
+from nriplugin.engine import model
+from nriplugin.engine.allowed_files import ALLOWABLE
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.decision import RESOURCES, STATED, Reason
+from nriplugin.engine.runtimes import oci_runtime_of
+from nriplugin.engine.settings import DEFAULT_CONFIG
+from nriplugin.errors import ConfigError
+from nriplugin.kube.amounts import default_requests
+from nriplugin.kube.oomscore import oom_score_adj
+from nriplugin.kube.podspec import Role
+from nriplugin.kube.qos import QOSClass, qos_class
+from nriplugin.kube.quantity import value
+from nriplugin.kube.sent import sent_for
+
+if TYPE_CHECKING:
+    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.settings import Config
+    from nriplugin.kube.manifests import Pod
+    from nriplugin.kube.podspec import Container, PodSpec
+    from nriplugin.kube.quantity import Quantity
+
+# A node of today, for whoever explains without one; neither its memory nor what starts
+# its containers is known.
+TYPICAL_NODE = model.NodeFacts(
+    driver=Driver.SYSTEMD.value,
+    files=ALLOWABLE - {"io.bfq.weight"},
+    kernel=(6, 1),
+    runtime="containerd",
+    writable=True,
+)
+
+
+REQUEST_NOTE = (
+    "the memory request is the manifest's; NRI carries none, so there it is estimated "
+    "from oom_score_adj and the node's memory, as --node-memory shows"
+)
+_ASK_FOR_MEMORY = frozenset({"memoryQoS", "memoryQoSLevel"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedFile:
+    """A cgroup v2 file, the rule that gave it its value, and from which fields."""
+
+    file: str
+    value: str
+    rule: str
+    fields: tuple[str, ...]
+    handler: str
+    source: str
+    confidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedWrite:
+    """A file that only the executor can write, in which cgroup, and when."""
+
+    file: str
+    value: str
+    level: str
+    when: str
+    rule: str
+    handler: str
+    source: str
+    confidence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedContainer:
+    """A container; `defaulted` names the requests that were taken from limits."""
+
+    name: str
+    role: str
+    requests: dict[str, Quantity]
+    defaulted: tuple[str, ...]
+    limits: dict[str, Quantity]
+    sent: dict[str, int]
+    settings: str
+    files: tuple[ExplainedFile, ...]
+    writes: tuple[ExplainedWrite, ...]
+    cleared: tuple[str, ...]
+    left: tuple[dict[str, str], ...]
+    refused: tuple[dict[str, str], ...]
+    dropped: tuple[dict[str, object], ...]
+    clamped: tuple[dict[str, object], ...]
+    notes: tuple[str, ...]  # where it would be different through NRI
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPod:
+    """A pod; `cgroups` has its path for each cgroup driver."""
+
+    kind: str
+    name: str
+    namespace: str | None
+    uid: str
+    qos_class: str
+    curve: str
+    curve_evidence: str
+    cgroups: dict[str, str]
+    containers: tuple[ExplainedContainer, ...]
+
+
+def explain_pod(
+    pod: Pod,
+    config: Config = DEFAULT_CONFIG,
+    facts: model.NodeFacts = TYPICAL_NODE,
+) -> ExplainedPod:
+    """Explain a pod and all of its containers.
+
+    Raises:
+        ConfigError: a value that no file can hold, or a UID that no cgroup can.
+        HandlerFailed: a handler that is to fail did.
+    """
+    qos = qos_class(pod.spec)
+    components = pod_components(qos, pod.uid)
+    subject = model.Pod(
+        uid=pod.uid,
+        name=pod.name,
+        namespace=pod.namespace or "",
+        labels=pod.labels,
+        annotations=pod.annotations,
+        qos_class=qos.value,
+        # As the NRI door, which knows the name of a handler, and no node's default.
+        oci_runtime=facts.oci_runtime or oci_runtime_of(pod.spec.runtime_class),
+    )
+    return ExplainedPod(
+        kind=pod.kind,
+        name=pod.name,
+        namespace=pod.namespace,
+        uid=pod.uid,
+        qos_class=qos.value,
+        curve=(config.curve or facts.curve).value,
+        curve_evidence="chosen" if config.curve else f"auto: {facts.curve_evidence}",
+        cgroups={driver.value: cgroup_path(components, driver) for driver in Driver},
+        containers=tuple(
+            _explain_container(container, pod.spec, qos, subject, config, facts)
+            for container in pod.spec.containers
+        ),
+    )
+
+
+def _explain_container(
+    container: Container,
+    spec: PodSpec,
+    qos: QOSClass,
+    subject: model.Pod,
+    config: Config,
+    facts: model.NodeFacts,
+) -> ExplainedContainer:
+    sent = sent_for(container, spec)
+    requests = default_requests(container.requests, container.limits)
+    memory = _memory_request(container)
+    capacity = facts.memory_capacity_bytes
+    scored = _scored_request(container, spec)
+    # To CRI, and so to containerd, zero is "not given".
+    resources = Resources(
+        shares=sent.shares,
+        quota_us=sent.quota_us or None,
+        period_us=sent.period_us,
+        memory_limit_bytes=sent.memory_limit_bytes or None,
+    )
+    decision = decide(
+        subject,
+        model.Container(
+            name=container.name,
+            resources=resources,
+            oom_score_adj=oom_score_adj(qos, scored, capacity) if capacity else None,
+            memory_request_bytes=None if capacity else memory,
+        ),
+        facts,
+        config,
+    )
+    for refusal in decision.refused:
+        if (refusal.handler, refusal.reason) == (RESOURCES, Reason.CONVERSION):
+            raise ConfigError(f"container {container.name}: {refusal.text}")
+    # In the words of the rules' fields.
+    numbers = {
+        "cpu.shares": sent.shares,
+        "cpu.quota": sent.quota_us,
+        "cpu.period": sent.period_us,
+        "memory.limit": sent.memory_limit_bytes,
+    }
+    conversion = decision.conversion
+    return ExplainedContainer(
+        name=container.name,
+        role=container.role.value,
+        requests=requests,
+        defaulted=tuple(name for name in requests if name not in container.requests),
+        limits=dict(container.limits),
+        sent={field: number for field, number in numbers.items() if number},
+        settings=decision.settings.rule,
+        files=_files(decision),
+        writes=_writes(decision),
+        cleared=decision.cleared,
+        left=tuple(left._asdict() for left in decision.left),
+        refused=tuple(
+            {"handler": one.handler, "reason": one.reason.value, "text": one.text}
+            for one in decision.refused
+        ),
+        dropped=tuple(one._asdict() for one in conversion.dropped)
+        if conversion
+        else (),
+        clamped=tuple(one._asdict() for one in conversion.clamped)
+        if conversion
+        else (),
+        notes=() if capacity else _notes(decision, qos),
+    )
+
+
+def _memory_request(container: Container) -> int:
+    requests = default_requests(container.requests, container.limits)
+    return value(requests.get("memory", 0))
+
+
+def _scored_request(container: Container, spec: PodSpec) -> int:
+    """Return the request that kubelet's OOM score stands for.
+
+    That of a sidecar is at least the least request of the pod's main containers, so
+    that it is not killed before them.
+    """
+    own = _memory_request(container)
+    if container.role is not Role.SIDECAR:
+        return own
+    apps = [_memory_request(one) for one in spec.containers if one.role is Role.APP]
+    return max(own, min(apps))
+
+
+def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:
+    """Say what is not known to a door that carries no request, on a node of any size.
+
+    Of the other classes' requests, the class says enough.
+    """
+    if qos is not QOSClass.BURSTABLE or _ASK_FOR_MEMORY.isdisjoint(
+        decision.settings.active
+    ):
+        return ()
+    if any(decision.why(file).confidence == STATED for file in decision.files):
+        return ()
+    return (REQUEST_NOTE,)
+
+
+def _files(decision: Decision) -> tuple[ExplainedFile, ...]:
+    """Return the files, the conversion's first: everybody has those."""
+    files = []
+    for file, content in decision.files.items():
+        why = decision.why(file)
+        files.append(
+            ExplainedFile(
+                file=file,
+                value=content,
+                rule=why.rule.text,
+                fields=why.rule.fields,
+                handler=why.handler,
+                source=why.source,
+                confidence=why.confidence,
+            )
+        )
+    return tuple(sorted(files, key=lambda one: one.handler != RESOURCES))
+
+
+def _writes(decision: Decision) -> tuple[ExplainedWrite, ...]:
+    return tuple(
+        ExplainedWrite(
+            file=write.file,
+            value=write.value,
+            level=write.level.value,
+            when=write.when.value,
+            rule=write.why.rule.text,
+            handler=write.why.handler,
+            source=write.why.source,
+            confidence=write.why.confidence,
+        )
+        for write in decision.writes
+    )

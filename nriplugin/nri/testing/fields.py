@@ -1,0 +1,323 @@
+"""The fields that plugins set, and how each of them is merged.
+
+`ADJUSTED` has an entry for each field of a ContainerAdjustment, in the order in which
+the library looks at them, because it reports the first of several conflicts. A path is
+the same in the plugin's answer, in what is collected from all answers, and in the
+container that the next plugin is shown. `UPDATED` are those of a ContainerUpdate.
+
+Reference: pkg/adaptation/result.go of the Go library, 0.12.5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.nri.testing.ownership import REMOVAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable
+
+    from google.protobuf.message import Message
+
+    from nriplugin.nri.testing.ownership import Claims
+
+    Merge = Callable[["Overlay", "OwnedField"], None]
+
+
+class Overlay(NamedTuple):
+    """One plugin's answer, and the messages that it is laid over."""
+
+    given: Message
+    # What the plugins so far answered, taken together.
+    collected: Message
+    # The container that the next plugin is shown; None in an update.
+    shown: Message | None
+    claims: Claims
+
+    def value(self, field: OwnedField) -> Any:  # noqa: ANN401 - of any type
+        """Return what the plugin set a field to."""
+        return _get(self.given, field.path)
+
+    def targets(self, field: OwnedField) -> list[Any]:
+        """Return the field in each message that is to have it."""
+        messages = [self.collected]
+        if self.shown is not None and field.shown:
+            messages.append(self.shown)
+        return [_get(message, field.path) for message in messages]
+
+
+class OwnedField(NamedTuple):
+    """A field that one plugin can own: its name, its place, how it is merged."""
+
+    name: nri.Field.ValueType
+    path: str
+    merge: Merge
+    shown: bool = True  # the next plugin sees it
+
+
+def lay_over(overlay: Overlay, fields: Iterable[OwnedField]) -> None:
+    """Merge a plugin's answer with those of earlier plugins.
+
+    Raises:
+        RequestFailed: another plugin, or this one, has set the same before.
+    """
+    for field in fields:
+        if _is_given(overlay.given, field.path):
+            field.merge(overlay, field)
+
+
+def _get(message: Any, path: str) -> Any:  # noqa: ANN401 - of any field's type
+    for name in path.split("."):
+        message = getattr(message, name)
+    return message
+
+
+def _is_given(message: Any, path: str) -> bool:  # noqa: ANN401 - walks down
+    """Whether a field is present; an empty string, list or map is not."""
+    for name in path.split("."):
+        if message.DESCRIPTOR.fields_by_name[name].has_presence:
+            if not message.HasField(name):
+                return False
+        elif not getattr(message, name):
+            return False
+        message = getattr(message, name)
+    return True
+
+
+def _key_of(marked: str) -> str:
+    return marked.removeprefix(REMOVAL)
+
+
+# One value, owned as a whole.
+
+
+def _set_message(overlay: Overlay, field: OwnedField) -> None:
+    """Replace a message; a wrapper with a zero in it is a value like any other."""
+    overlay.claims.claim(field.name)
+    for target in overlay.targets(field):
+        target.SetInParent()
+        target.CopyFrom(overlay.value(field))
+
+
+def _set_text(overlay: Overlay, field: OwnedField) -> None:
+    """Replace a string."""
+    overlay.claims.claim(field.name)
+    parent, _, name = field.path.rpartition(".")
+    for target in overlay.targets(field._replace(path=parent)):
+        setattr(target, name, overlay.value(field))
+
+
+def _set_args(overlay: Overlay, field: OwnedField) -> None:
+    """Replace the command line; an empty first argument overrides another plugin."""
+    args = list(overlay.value(field))
+    if not args[0]:
+        overlay.claims.clear(field.name)
+        del args[0]
+    overlay.claims.claim(field.name)
+    for target in overlay.targets(field):
+        target[:] = args
+
+
+def _set_rdt(overlay: Overlay, field: OwnedField) -> None:
+    """Replace parts of the RDT settings; `remove` overrides other plugins first."""
+    given = overlay.value(field)
+    (collected,) = overlay.targets(field)
+    parts = {
+        "clos_id": nri.RdtClosID,
+        "schemata": nri.RdtSchemata,
+        "enable_monitoring": nri.RdtEnableMonitoring,
+    }
+    if given.remove:
+        for name in parts.values():
+            overlay.claims.clear(name)
+        collected.Clear()
+        collected.remove = True
+    for part, name in parts.items():
+        if given.HasField(part):
+            overlay.claims.claim(name)
+            getattr(collected, part).SetInParent()
+            getattr(collected, part).CopyFrom(getattr(given, part))
+            collected.remove = False
+
+
+# Maps and lists, owned key by key.
+
+
+def _set_keys(overlay: Overlay, field: OwnedField) -> None:
+    """Set keys of a map; there is no way to remove one."""
+    for key, value in overlay.value(field).items():
+        overlay.claims.claim(field.name, key)
+        for target in overlay.targets(field):
+            target[key] = value
+
+
+def _set_or_remove_keys(overlay: Overlay, field: OwnedField) -> None:
+    """Set keys of a map; `-key` removes one, and beside `key` overrides its owner."""
+    given = overlay.value(field)
+    removed = [key for key in given if key.startswith(REMOVAL)]
+    for key in given.keys() - removed:
+        if REMOVAL + key in removed:
+            overlay.claims.clear(field.name, key)
+        overlay.claims.claim(field.name, key)
+        for target in overlay.targets(field):
+            _put(target, key, given[key])
+    for key in removed:
+        _put(overlay.targets(field)[0], key, type(given[key])())
+
+
+def _put(target: Any, key: str, value: Any) -> None:  # noqa: ANN401 - any map
+    if isinstance(value, str):
+        target[key] = value
+    else:
+        target[key].CopyFrom(value)
+
+
+def _append(overlay: Overlay, field: OwnedField, key: str) -> None:
+    """Add to a list whose entries have a key; there is no way to remove one."""
+    for entry in overlay.value(field):
+        overlay.claims.claim(field.name, getattr(entry, key))
+        for target in overlay.targets(field):
+            target.append(entry)
+
+
+def _append_unowned(overlay: Overlay, field: OwnedField) -> None:
+    """Add to a list that belongs to all plugins."""
+    for target in overlay.targets(field):
+        target.extend(overlay.value(field))
+
+
+def _append_hooks(overlay: Overlay, field: OwnedField) -> None:
+    """Add to the hooks, whose owners are noted but never in conflict."""
+    if overlay.value(field).ListFields():
+        overlay.claims.share(field.name)
+    for target in overlay.targets(field):
+        target.MergeFrom(overlay.value(field))
+
+
+def _set_entries(
+    overlay: Overlay, field: OwnedField, key: str, tell_removals: bool = False
+) -> None:
+    """Set entries of a list by key; `-key` removes one, or overrides its owner."""
+    given = overlay.value(field)
+    marked = [entry for entry in given if getattr(entry, key).startswith(REMOVAL)]
+    added = [entry for entry in given if not getattr(entry, key).startswith(REMOVAL)]
+    removed = {_key_of(getattr(entry, key)): entry for entry in marked}
+    collected, shown = overlay.targets(field)
+    for taken in removed.keys() & _keys(collected, key):
+        overlay.claims.clear(field.name, taken)
+    _discard(collected, key, removed)
+    _discard(shown, key, {*removed, *_keys(added, key)})
+    for entry in added:
+        overlay.claims.claim(field.name, getattr(entry, key))
+        collected.append(entry)
+        shown.append(_as_shown(entry))
+    if tell_removals:
+        collected.extend(removed[alone] for alone in removed.keys() - _keys(added, key))
+
+
+def _set_namespaces(overlay: Overlay, field: OwnedField) -> None:
+    """Set namespaces by type; `-type` removes one and is told to the runtime."""
+    collected, shown = overlay.targets(field)
+    by_type = {entry.type: entry for entry in shown}
+    for entry in overlay.value(field):
+        kind = _key_of(entry.type)
+        overlay.claims.claim(field.name, kind)
+        by_type.pop(kind, None)
+        if entry.type == kind:
+            by_type[kind] = entry
+        collected.append(entry)
+    del shown[:]
+    shown.extend(by_type.values())
+
+
+def _keys(entries: Iterable[Any], key: str) -> list[str]:
+    """Return the keys of entries; those of the container's environment are text."""
+    return [
+        entry.partition("=")[0] if isinstance(entry, str) else getattr(entry, key)
+        for entry in entries
+    ]
+
+
+def _discard(entries: Any, key: str, unwanted: Container[str]) -> None:  # noqa: ANN401
+    keys = _keys(entries, key)
+    for i in range(len(keys) - 1, -1, -1):
+        if keys[i] in unwanted:
+            del entries[i]
+
+
+def _as_shown(entry: Any) -> Any:  # noqa: ANN401 - of any list
+    return f"{entry.key}={entry.value}" if isinstance(entry, nri.KeyValue) else entry
+
+
+_MEMORY = {
+    "limit": nri.MemLimit,
+    "reservation": nri.MemReservation,
+    "swap": nri.MemSwapLimit,
+    "kernel": nri.MemKernelLimit,
+    "kernel_tcp": nri.MemTCPLimit,
+    "swappiness": nri.MemSwappiness,
+    "disable_oom_killer": nri.MemDisableOomKiller,
+    "use_hierarchy": nri.MemUseHierarchy,
+}
+_CPU = {
+    "shares": nri.CPUShares,
+    "quota": nri.CPUQuota,
+    "period": nri.CPUPeriod,
+    "realtime_runtime": nri.CPURealtimeRuntime,
+    "realtime_period": nri.CPURealtimePeriod,
+}
+
+_RESOURCES = "linux.resources"
+_AMOUNTS = (
+    *(
+        OwnedField(f, f"{_RESOURCES}.memory.{n}", _set_message)
+        for n, f in _MEMORY.items()
+    ),
+    *(OwnedField(f, f"{_RESOURCES}.cpu.{n}", _set_message) for n, f in _CPU.items()),
+    OwnedField(nri.CPUSetCPUs, f"{_RESOURCES}.cpu.cpus", _set_text),
+    OwnedField(nri.CPUSetMems, f"{_RESOURCES}.cpu.mems", _set_text),
+    OwnedField(
+        nri.HugepageLimits,
+        f"{_RESOURCES}.hugepage_limits",
+        partial(_append, key="page_size"),
+    ),
+)
+_FILES_AND_CLASSES = (
+    OwnedField(nri.CgroupsUnified, f"{_RESOURCES}.unified", _set_keys),
+    OwnedField(nri.BlockioClass, f"{_RESOURCES}.blockio_class", _set_message),
+    OwnedField(nri.RdtClass, f"{_RESOURCES}.rdt_class", _set_message),
+)
+
+UPDATED = (*_AMOUNTS, *_FILES_AND_CLASSES)
+
+_ENTRIES_BY_PATH = partial(_set_entries, key="path")
+_MOUNTS = partial(_set_entries, key="destination", tell_removals=True)
+
+ADJUSTED = (
+    OwnedField(nri.Annotations, "annotations", _set_or_remove_keys),
+    OwnedField(nri.Mounts, "mounts", _MOUNTS),
+    OwnedField(nri.Env, "env", partial(_set_entries, key="key")),
+    OwnedField(nri.Args, "args", _set_args),
+    OwnedField(nri.OciHooks, "hooks", _append_hooks),
+    OwnedField(nri.Devices, "linux.devices", _ENTRIES_BY_PATH),
+    *_AMOUNTS,
+    OwnedField(nri.Devices, f"{_RESOURCES}.devices", _append_unowned),
+    *_FILES_AND_CLASSES,
+    OwnedField(nri.PidsLimit, f"{_RESOURCES}.pids", _set_message),
+    OwnedField(nri.CgroupsPath, "linux.cgroups_path", _set_text),
+    OwnedField(nri.OomScoreAdj, "linux.oom_score_adj", _set_message),
+    OwnedField(nri.IoPriority, "linux.io_priority", _set_message),
+    OwnedField(nri.SeccompPolicy, "linux.seccomp_policy", _set_message),
+    OwnedField(nri.Namespace, "linux.namespaces", _set_namespaces),
+    OwnedField(nri.Sysctl, "linux.sysctl", _set_or_remove_keys),
+    OwnedField(nri.LinuxNetDevices, "linux.net_devices", _set_or_remove_keys),
+    OwnedField(nri.LinuxSched, "linux.scheduler", _set_message),
+    OwnedField(nri.RdtClosID, "linux.rdt", _set_rdt, shown=False),
+    OwnedField(nri.MemoryPolicy, "linux.memory_policy", _set_message, shown=False),
+    OwnedField(nri.Rlimits, "rlimits", partial(_append, key="type")),
+    OwnedField(
+        nri.CdiDevices, "CDI_devices", partial(_append, key="name"), shown=False
+    ),
+)

@@ -1,0 +1,311 @@
+"""From a path, or a process, back to the pod; and the layout of a node."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.trees import CONTAINER_ID, UID
+
+from nriplugin.cgroup.locate.identify import (
+    Place,
+    ProcessCgroups,
+    identify,
+    parse_process_cgroups,
+)
+from nriplugin.cgroup.locate.node_paths import Layout, kube_root_components
+from nriplugin.cgroup.locate.paths import Driver, Runtime
+from nriplugin.errors import ConfigError
+
+ESCAPED = UID.replace("-", "_")
+SYSTEMD_POD = (
+    f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{ESCAPED}.slice"
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "driver", "expected"),
+    [
+        (1, Driver.CGROUPFS, "/sys/fs/cgroup/cpu/kubepods/burstable/pod1-2"),
+        (2, Driver.CGROUPFS, "/sys/fs/cgroup/kubepods/burstable/pod1-2"),
+        (
+            1,
+            Driver.SYSTEMD,
+            "/sys/fs/cgroup/cpu/kubepods.slice/kubepods-burstable.slice/"
+            "kubepods-burstable-pod1_2.slice",
+        ),
+        (
+            2,
+            Driver.SYSTEMD,
+            "/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/"
+            "kubepods-burstable-pod1_2.slice",
+        ),
+    ],
+)
+def test_a_pod_is_found_on_both_versions_with_both_drivers(
+    version: int, driver: Driver, expected: str
+) -> None:
+    """v1 has a tree per controller, v2 one for all."""
+    layout = Layout(version, driver)
+    assert layout.pod_path("Burstable", "cpu", "1-2") == expected
+    assert layout.qos_path("Burstable", "cpu") == expected.rpartition("/")[0]
+    assert layout.qos_path("Guaranteed", "cpu") == layout.root_path("cpu")
+    assert layout.root_path("cpu") == expected.rpartition("/")[0].rpartition("/")[0]
+    assert layout.version == version
+
+
+def test_the_layout_keeps_to_its_mount_and_root() -> None:
+    """As in a container with the host's tree mounted elsewhere, and in kind."""
+    layout = Layout(1, Driver.CGROUPFS, "/host/sys/fs/cgroup", ("kubelet",))
+    assert layout.root_path("memory") == "/host/sys/fs/cgroup/memory/kubelet/kubepods"
+    assert layout.path("memory", "/") == "/host/sys/fs/cgroup/memory"
+    slices = Layout(2, Driver.SYSTEMD, kube_root=("kubelet",))
+    assert slices.qos("BestEffort") == (
+        "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("/", ()),
+        ("", ()),
+        ("/kubelet", ("kubelet",)),
+        ("a//b/", ("a", "b")),
+        ("/my_nodes", ("my_nodes",)),
+    ],
+)
+def test_the_kubelets_root_is_read(text: str, parts: tuple[str, ...]) -> None:
+    """With or without slashes at its ends."""
+    assert kube_root_components(text) == parts
+
+
+@pytest.mark.parametrize("text", ["/..", "/a/../b", "/a\n", "/a_\0"])
+def test_a_root_that_leads_elsewhere_is_refused(text: str) -> None:
+    """It names the field."""
+    with pytest.raises(ConfigError, match=r"^cgroupRoot: '"):
+        kube_root_components(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/kubepods", Place(Driver.CGROUPFS)),
+        ("/kubepods.slice", Place(Driver.SYSTEMD)),
+        ("/kubepods/besteffort", Place(Driver.CGROUPFS, qos_class="BestEffort")),
+        (
+            "/kubepods.slice/kubepods-besteffort.slice",
+            Place(Driver.SYSTEMD, qos_class="BestEffort"),
+        ),
+        (
+            f"/kubepods/pod{UID}",
+            Place(Driver.CGROUPFS, qos_class="Guaranteed", pod_uid=UID),
+        ),
+        (SYSTEMD_POD, Place(Driver.SYSTEMD, qos_class="Burstable", pod_uid=UID)),
+        (
+            f"/kubepods.slice/kubepods-pod{ESCAPED}.slice/cri-containerd-{CONTAINER_ID}.scope",
+            Place(
+                Driver.SYSTEMD,
+                (),
+                "Guaranteed",
+                UID,
+                CONTAINER_ID,
+                Runtime.CONTAINERD,
+            ),
+        ),
+        (
+            f"{SYSTEMD_POD}/crio-abc.scope/container",
+            Place(
+                Driver.SYSTEMD,
+                (),
+                "Burstable",
+                UID,
+                "abc",
+                Runtime.CRIO,
+                inner=("container",),
+            ),
+        ),
+        (
+            f"{SYSTEMD_POD}/crio-conmon-abc.scope",
+            Place(
+                Driver.SYSTEMD, (), "Burstable", UID, "abc", Runtime.CRIO, conmon=True
+            ),
+        ),
+        (
+            f"{SYSTEMD_POD}/docker-{CONTAINER_ID}.scope",
+            Place(Driver.SYSTEMD, (), "Burstable", UID, CONTAINER_ID, Runtime.DOCKER),
+        ),
+        (
+            "/my_nodes/kubepods/burstable/pod1",
+            Place(Driver.CGROUPFS, ("my_nodes",), "Burstable", "1"),
+        ),
+        (
+            # The slice of the root my-nodes, too.
+            "/my_nodes.slice/my_nodes-kubepods.slice/my_nodes-kubepods-pod1.slice",
+            Place(Driver.SYSTEMD, ("my-nodes",), "Guaranteed", "1"),
+        ),
+        (
+            "/kubepods/burstable/pod1/crio-abc",
+            Place(Driver.CGROUPFS, (), "Burstable", "1", "abc", Runtime.CRIO),
+        ),
+        (
+            "/kubepods/burstable/pod1/crio-conmon-abc",
+            Place(
+                Driver.CGROUPFS, (), "Burstable", "1", "abc", Runtime.CRIO, conmon=True
+            ),
+        ),
+        (
+            "/docker/77/kubelet/kubepods/pod1/abc",
+            Place(
+                Driver.CGROUPFS,
+                ("docker", "77", "kubelet"),
+                "Guaranteed",
+                "1",
+                "abc",
+                Runtime.CONTAINERD,
+            ),
+        ),
+        (
+            # The kubelet uses systemd, containerd does not.
+            f"/system.slice/containerd.service/kubepods-burstable-pod{ESCAPED}.slice:"
+            "cri-containerd:abc",
+            Place(Driver.SYSTEMD, (), "Burstable", UID, "abc", Runtime.CONTAINERD),
+        ),
+        (
+            # A container that runs a systemd of its own.
+            f"{SYSTEMD_POD}/cri-containerd-abc.scope/system.slice/x.service",
+            Place(
+                Driver.SYSTEMD,
+                (),
+                "Burstable",
+                UID,
+                "abc",
+                Runtime.CONTAINERD,
+                inner=("system.slice", "x.service"),
+            ),
+        ),
+        (
+            "/kubepods.slice/other.slice",
+            Place(Driver.SYSTEMD, inner=("other.slice",)),
+        ),
+        ("/kubepods/pod", Place(Driver.CGROUPFS, inner=("pod",))),
+    ],
+)
+def test_a_path_says_what_it_is(path: str, place: Place) -> None:
+    """Every form that kubelet, containerd, CRI-O, runc and crun make."""
+    assert identify(path) == place
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "", "/system.slice/kubelet.service", "/kubepodsx", "/my-kubepodsx.slice"],
+)
+def test_what_is_no_kubelets_is_nothing(path: str) -> None:
+    """It is not guessed at."""
+    assert identify(path) is None
+
+
+def test_the_level_is_named() -> None:
+    """From the top to the bottom."""
+    paths = ["/kubepods", "/kubepods/burstable", "/kubepods/pod1", "/kubepods/pod1/a"]
+    places = [identify(path) for path in paths]
+    levels = [place.level for place in places if place is not None]
+    assert levels == ["kubepods", "qos", "pod", "container"]
+
+
+NAME = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,12}[a-z0-9])?", fullmatch=True)
+ID = st.from_regex(r"[0-9a-f]{1,64}", fullmatch=True)
+
+
+@given(
+    driver=st.sampled_from(Driver),
+    runtime=st.sampled_from(Runtime),
+    root=st.lists(NAME.filter(lambda name: name != "kubepods"), max_size=2),
+    qos_class=st.sampled_from(["Guaranteed", "Burstable", "BestEffort"]),
+    uid=st.one_of(st.uuids().map(str), ID),
+    container_id=ID,
+)
+def test_what_was_built_is_recognised(
+    driver: Driver,
+    runtime: Runtime,
+    root: list[str],
+    qos_class: str,
+    uid: str,
+    container_id: str,
+) -> None:
+    """Building a path and reading it are each other's inverse."""
+    layout = Layout(2, driver, kube_root=tuple(root))
+    pod = Place(driver, tuple(root), qos_class, uid)
+    assert identify(layout.pod(qos_class, uid)) == pod
+    path = layout.container(qos_class, uid, container_id, runtime)
+    if driver is Driver.CGROUPFS and runtime is Runtime.DOCKER:
+        runtime = Runtime.CONTAINERD  # neither has a prefix there
+    expected = Place(driver, tuple(root), qos_class, uid, container_id, runtime)
+    assert identify(path) == expected
+
+
+@pytest.mark.parametrize("driver", Driver)
+def test_a_root_with_an_underscore_leads_to_its_pods(driver: Driver) -> None:
+    """The kubelet takes it as it is; in a slice, a `-` looks the same."""
+    layout = Layout(2, driver, kube_root=("my_nodes", "a-b"))
+    path = layout.pod("Burstable", UID)
+    assert path.startswith(
+        "/my_nodes/a-b/kubepods/"
+        if driver is Driver.CGROUPFS
+        else "/my_nodes.slice/my_nodes-a_b.slice/my_nodes-a_b-kubepods.slice/"
+    )
+    place = identify(path)
+    assert place is not None
+    assert place.pod_uid == UID
+    assert Layout(2, driver, kube_root=place.root).pod("Burstable", UID) == path
+
+
+@given(st.text("/kubepods.-_:slicrtan", max_size=60))
+def test_no_path_confuses_it(path: str) -> None:
+    """It answers, or says that it knows nothing."""
+    identify(path)
+
+
+V1_TEXT = f"""\
+11:hugetlb:{SYSTEMD_POD}/cri-containerd-abc.scope
+10:cpuset:{SYSTEMD_POD}/cri-containerd-abc.scope
+9:pids:{SYSTEMD_POD}/cri-containerd-abc.scope
+8:memory:{SYSTEMD_POD}/cri-containerd-abc.scope
+7:perf_event:{SYSTEMD_POD}/cri-containerd-abc.scope
+6:freezer:{SYSTEMD_POD}/cri-containerd-abc.scope
+5:net_cls,net_prio:{SYSTEMD_POD}/cri-containerd-abc.scope
+4:devices:{SYSTEMD_POD}/cri-containerd-abc.scope
+3:cpu,cpuacct:{SYSTEMD_POD}/cri-containerd-abc.scope
+2:blkio:{SYSTEMD_POD}/cri-containerd-abc.scope
+1:name=systemd:{SYSTEMD_POD}/cri-containerd-abc.scope
+0::/
+"""
+
+
+def test_a_process_of_a_v1_node() -> None:
+    """Eleven hierarchies and the unified one, which is `/` for everybody."""
+    cgroups = parse_process_cgroups(V1_TEXT)
+    assert cgroups.unified == "/"
+    assert cgroups.controllers["cpuacct"] == cgroups.controllers["cpu"]
+    assert len(cgroups.controllers) == 13
+    place = cgroups.place()
+    assert place is not None
+    assert (place.pod_uid, place.container_id) == (UID, "abc")
+
+
+def test_a_process_of_a_v2_node() -> None:
+    """One line; also when the cgroup is gone, and with colons in the path."""
+    text = "0::/kubepods/burstable/pod1/abc (deleted)\n"
+    place = parse_process_cgroups(text).place()
+    assert place == identify("/kubepods/burstable/pod1/abc")
+    odd = "0::/x.service/kubepods-pod1.slice:cri-containerd:abc"
+    place = parse_process_cgroups(odd).place()
+    assert place is not None
+    assert place.container_id == "abc"
+
+
+def test_a_process_that_is_no_pods() -> None:
+    """Nor is what is no such text at all."""
+    for text in ("0::/init.scope\n", "", "x", "a:b:c\n", "0:\n"):
+        assert parse_process_cgroups(text).place() is None
+    assert parse_process_cgroups("nonsense") == ProcessCgroups({}, None)

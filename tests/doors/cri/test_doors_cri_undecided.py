@@ -1,0 +1,284 @@
+"""Updates whose decision is late or fails, of containers that have values of ours.
+
+A runtime keeps what we sent and writes it again at every update, last of all. So an
+update that is passed on as it came ends with our old values, and kubelet takes it for
+done.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from doors.cri.fakes import Client, FakeRuntime, create_request, rpc, serving
+from support.harness import PATIENCE_S
+from support.trees import POD, QOS, UID, make_v2
+
+from nriplugin.api import cri_pb2 as cri
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.config import parse_config
+from nriplugin.doors.cri import interception, undecided
+from nriplugin.doors.cri.writing import Writing
+from nriplugin.engine.model import NodeFacts
+from nriplugin.engine.updating import decide_update
+from nriplugin.node.direct_writes import Hands
+from nriplugin.node.facts import container_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nriplugin.doors.cri.door import Door
+
+RESOURCES: dict[str, Any] = {
+    "cpu_shares": 512,
+    "cpu_quota": 50_000,
+    "cpu_period": 100_000,
+    "memory_limit_in_bytes": 1 << 27,
+}
+BIGGER: dict[str, Any] = {
+    "cpu_shares": 1024,
+    "cpu_quota": 80_000,
+    "cpu_period": 100_000,
+    "memory_limit_in_bytes": 1 << 28,
+}
+# Worked out by hand, with the quadratic curve.
+FILES = {"cpu.weight": "100", "cpu.max": "80000 100000", "memory.max": "268435456"}
+
+
+class Trouble:
+    """What takes the place of a part of the decision: it hangs, or raises."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self.release = threading.Event()
+
+    def __call__(self, *args: Any) -> Any:
+        if self._kind == "bug":
+            raise RuntimeError("a defect")
+        assert self.release.wait(PATIENCE_S)
+
+
+@contextmanager
+def troubled(
+    fake: FakeRuntime, path: str, policy: str = "", **options: Any
+) -> Iterator[tuple[Door, Client]]:
+    """A proxy that does not wait for long."""
+    options.setdefault("config", f"failurePolicy: {policy}" if policy else "")
+    config = parse_config(options.pop("config"), "test")
+    with (
+        serving(fake, path, budget_s=1.0, **options) as door,
+        Client(path) as kubelet,
+    ):
+        door.apply(config)
+        yield door, kubelet
+
+
+def kept(fake: FakeRuntime, container_id: str) -> dict[str, str]:
+    """Return the files that the runtime writes last at every update."""
+    return dict(fake.containers[container_id].config.linux.resources.unified)
+
+
+def updates(fake: FakeRuntime) -> int:
+    kind = cri.UpdateContainerResourcesRequest
+    return len(fake.requests(rpc("UpdateContainerResources"), kind))
+
+
+@pytest.mark.parametrize("kind", ["bug", "slow"])
+def test_an_update_takes_effect_without_its_decision(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Our old values follow the numbers, and the next update knows them."""
+    trouble = Trouble(kind)
+    with troubled(fake, str(tmp_path / "p.sock")) as (door, kubelet):
+        container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
+        with monkeypatch.context() as patch:
+            patch.setattr(interception, "decide_update", trouble)
+            kubelet.update(container_id, **BIGGER)
+            trouble.release.set()
+        assert kept(fake, container_id) == FILES
+        known = door.inventory.container(container_id)
+        assert known is not None
+        assert known.container.resources.memory_limit_bytes == 1 << 28
+        assert known.container.ours == FILES
+
+
+@pytest.mark.parametrize("kind", ["bug", "slow"])
+def test_with_policy_fail_the_call_ends(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """As for creations; the runtime does not see it."""
+    trouble = Trouble(kind)
+    with troubled(fake, str(tmp_path / "p.sock"), "fail") as (_, kubelet):
+        container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
+        monkeypatch.setattr(interception, "decide_update", trouble)
+        with pytest.raises(grpc.RpcError) as caught:
+            kubelet.update(container_id, **BIGGER)
+        trouble.release.set()
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert updates(fake) == 0
+
+
+def test_what_handlers_have_set_follows_too(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the decision would have been: what it waited for does not matter here."""
+    trouble = Trouble("slow")
+    facts = NodeFacts(files=frozenset({*FILES, "memory.high"}), kernel=(6, 1))
+    text = "memoryQoS: {enabled: true, protection: false, throttlingFactor: 0.5}"
+    path = str(tmp_path / "p.sock")
+    with troubled(fake, path, facts=facts, config=text) as (_, kubelet):
+        annotations = {"memory-request.cgroup2.nri.io": "64Mi"}
+        sandbox_id = kubelet.run_pod(annotations=annotations)
+        container_id = kubelet.create(sandbox_id, **RESOURCES)
+        # Half way from the request to the limit.
+        assert kept(fake, container_id)["memory.high"] == str(96 << 20)
+        with monkeypatch.context() as patch:
+            patch.setattr(Writing, "use", trouble)
+            kubelet.update(container_id, **BIGGER)
+            trouble.release.set()
+        assert kept(fake, container_id) == {**FILES, "memory.high": str(160 << 20)}
+
+
+def test_a_container_without_values_of_ours_gets_what_kubelet_sent(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte: nothing of ours is in the way."""
+    path = str(tmp_path / "p.sock")
+    with troubled(fake, path, config="resources: {enabled: false}") as (_, kubelet):
+        container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
+        monkeypatch.setattr(interception, "decide_update", Trouble("bug"))
+        asked = cri.UpdateContainerResourcesRequest(container_id=container_id)
+        asked.linux.cpu_shares = 1024
+        sent = asked.SerializeToString()
+        kubelet.raw(rpc("UpdateContainerResources"), sent)
+        assert fake.seen[-1].request == sent
+
+
+def test_an_unreadable_update_is_the_runtimes_to_refuse(
+    kubelet: Client, fake: FakeRuntime
+) -> None:
+    """It is passed on as it is."""
+    fake.answers[rpc("UpdateContainerResources")] = lambda request, context: b""
+    kubelet.raw(rpc("UpdateContainerResources"), b"\xff\xff\xff")
+    assert fake.seen[-1].request == b"\xff\xff\xff"
+
+
+def test_an_unknown_container_may_have_values_of_ours(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """Until the runtime has said what it has, kubelet is told to try again."""
+    pod = fake.answers[rpc("RunPodSandbox")](b"", None)
+    sandbox_id = cri.RunPodSandboxResponse.FromString(pod).pod_sandbox_id
+    with troubled(fake, str(tmp_path / "p.sock")) as (_, kubelet):
+        made = create_request(sandbox_id, cpu_shares=512, unified={"cpu.weight": "59"})
+        answer = fake.answers[rpc("CreateContainer")](made.SerializeToString(), None)
+        container_id = cri.CreateContainerResponse.FromString(answer).container_id
+        release, listed = threading.Event(), fake.answers[rpc("ListContainers")]
+
+        def slow(request: bytes, context: Any) -> bytes:
+            release.wait(PATIENCE_S)
+            return listed(request, context)
+
+        fake.answers[rpc("ListContainers")] = slow
+        with pytest.raises(grpc.RpcError) as caught:
+            kubelet.update(container_id, cpu_shares=1024)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert str(caught.value.details()).startswith("nriplugin: ")
+        assert updates(fake) == 0
+        release.set()
+        fake.answers[rpc("ListContainers")] = listed
+        kubelet.update(container_id, cpu_shares=1024)
+        assert kept(fake, container_id) == {"cpu.weight": "100"}
+
+
+def test_an_update_that_needs_a_write_first(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel would refuse the quota: kubelet is told to try again."""
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    tree = make_v2(root, ("/kubepods", QOS, POD))
+    (root / POD[1:] / "cpu.max").write_text("200000 100000\n")
+    files = container_files(tree, "/kubepods") or frozenset()
+    trouble = Trouble("slow")
+    with troubled(
+        fake,
+        str(tmp_path / "p.sock"),
+        facts=NodeFacts(files=files, writable=True, driver="cgroupfs"),
+        tree=tree,
+        hands=Hands(tree, Executor(tree)),
+        config="cpuBurst: {enabled: true, percent: 50}",
+    ) as (_, kubelet):
+        sandbox_id = kubelet.run_pod(uid=UID, cgroup_parent=POD)
+        container_id = kubelet.create(sandbox_id, **RESOURCES)
+        assert kept(fake, container_id)["cpu.max.burst"] == "25000"
+        with monkeypatch.context() as patch:
+            patch.setattr(Writing, "before", trouble)
+            with pytest.raises(grpc.RpcError) as caught:
+                kubelet.update(container_id, **BIGGER)
+            trouble.release.set()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert updates(fake) == 0
+        kubelet.update(container_id, **BIGGER)
+        assert kept(fake, container_id) == {**FILES, "cpu.max.burst": "40000"}
+
+
+class Defective:
+    """An engine that raises as long as a handler is on, or always."""
+
+    def __init__(self, *, always: bool = False) -> None:
+        self._always = always
+
+    def __call__(self, *args: Any) -> Any:
+        config = args[4]
+        if self._always or config.base.active:
+            raise RuntimeError("a defect")
+        return decide_update(*args)
+
+
+def test_with_a_defect_old_values_still_follow_the_numbers(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of handlers are taken back, as if nobody had set them."""
+    facts = NodeFacts(files=frozenset({*FILES, "memory.high"}), kernel=(6, 1))
+    text = "memoryQoS: {enabled: true, protection: false, throttlingFactor: 0.5}"
+    path = str(tmp_path / "p.sock")
+    with troubled(fake, path, facts=facts, config=text) as (_, kubelet):
+        annotations = {"memory-request.cgroup2.nri.io": "64Mi"}
+        sandbox_id = kubelet.run_pod(annotations=annotations)
+        container_id = kubelet.create(sandbox_id, **RESOURCES)
+        assert "memory.high" in kept(fake, container_id)
+        for module in (interception, undecided):
+            monkeypatch.setattr(module, "decide_update", Defective())
+        kubelet.update(container_id, **BIGGER)
+        assert kept(fake, container_id) == {**FILES, "memory.high": "max"}
+
+
+def test_with_a_greater_defect_kubelet_is_told_to_try_again(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Better than an update that seems to be done."""
+    with troubled(fake, str(tmp_path / "p.sock")) as (_, kubelet):
+        container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
+        for module in (interception, undecided):
+            monkeypatch.setattr(module, "decide_update", Defective(always=True))
+        with pytest.raises(grpc.RpcError) as caught:
+            kubelet.update(container_id, **BIGGER)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert updates(fake) == 0
+
+
+def test_unless_the_configuration_wants_it_to_go_on(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy that somebody wrote down is a wish, also for updates."""
+    with troubled(fake, str(tmp_path / "p.sock"), "ignore") as (_, kubelet):
+        container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
+        for module in (interception, undecided):
+            monkeypatch.setattr(module, "decide_update", Defective(always=True))
+        kubelet.update(container_id, **BIGGER)
+    assert updates(fake) == 1

@@ -1,0 +1,167 @@
+"""A node in memory: a model of a kernel, and a plugin that may write to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cgroup.kernels import Kernel
+from doors.nri.messages import (
+    container_at,
+    creation,
+    existing,
+    pod_at,
+    seen,
+    updating,
+)
+from engine.cases import NODE
+from support.trees import CONTAINER, POD
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.api import view_pb2 as view
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.config import parse_config
+from nriplugin.daemon.background import Keeper
+from nriplugin.doors.nri.writing import WritingPlugin
+from nriplugin.node.direct_writes import Hands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from nriplugin.cgroup.journal.journal import Journal
+    from nriplugin.doors.nri.plugin import NodePlugin
+    from nriplugin.engine.model import NodeFacts
+
+    Job = Callable[[], None]
+
+FACTS = replace(NODE, writable=False)
+
+
+class ByHand(Keeper):
+    """A keeper without a thread: its jobs are done when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now: list[Job] = []
+        self.later: list[Job] = []
+        self.pace = 0
+        self.again: Job | None = None
+        self.timed: list[Job] = []
+        self.stopped = False
+
+    def soon(self, job: Job) -> None:
+        self.now.append(job)
+
+    def paced(self, jobs: Iterable[Job], per_second: int) -> None:
+        self.later, self.pace = list(jobs), per_second
+
+    def after(self, seconds: float, job: Job) -> None:
+        self.timed.append(job)
+
+    def every(self, seconds: float, job: Job | None) -> None:
+        self.again = job
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def work(self) -> None:
+        """Do what is to be done soon."""
+        jobs, self.now = self.now, []
+        for job in jobs:
+            job()
+
+    def work_when_time_is_up(self) -> None:
+        """Do what was to be done after a while."""
+        jobs, self.timed = self.timed, []
+        for job in jobs:
+            job()
+
+    def work_later(self) -> None:
+        """Do what may take its time."""
+        jobs, self.later = self.later, []
+        for job in jobs:
+            job()
+
+
+def configure(plugin: NodePlugin, config: str) -> None:
+    """Give a plugin a configuration."""
+    plugin.apply(parse_config(config, "test"))
+
+
+class Node:
+    """A kernel, and a plugin whose keeper does nothing by itself.
+
+    Its methods are what a runtime says. What a runtime does to cgroups is for the test.
+    """
+
+    def __init__(
+        self,
+        config: str,
+        facts: NodeFacts = FACTS,
+        kernel: Kernel | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self.kernel = Kernel(2) if kernel is None else kernel
+        tree = self.kernel.tree
+        self.opened = 0
+
+        def open_hands() -> Hands:
+            self.opened += 1
+            return Hands(tree, Executor(tree, journal=journal, refresh_s=0.0))
+
+        self.plugin = WritingPlugin(facts, tree, open_hands)
+        self.keeper = self.plugin.keeper = ByHand()
+        configure(self.plugin, config)
+
+    def file(self, path: str) -> str:
+        """Return what a file of the kernel holds."""
+        return self.kernel.files[path]
+
+    def of_container(self, file: str) -> str:
+        """Return what a file of the usual container holds."""
+        return self.file(f"{CONTAINER}/{file}")
+
+    def written(self) -> dict[str, str]:
+        """Return what was written since the last call, by file below the pod."""
+        writes, self.kernel.writes = self.kernel.writes, []
+        return {path.removeprefix(POD).lstrip("/"): value for path, value in writes}
+
+    def create(
+        self, app: nri.Container | None = None, pod: nri.PodSandbox | None = None
+    ) -> nri.CreateContainerResponse | None:
+        return self.plugin.create_container(
+            creation(pod or pod_at(), app or container_at())
+        )
+
+    def update(
+        self,
+        asked: nri.LinuxResources,
+        app: nri.Container | None = None,
+        pod: nri.PodSandbox | None = None,
+    ) -> nri.UpdateContainerResponse | None:
+        return self.plugin.update_container(
+            updating(pod or pod_at(), app or container_at(), asked)
+        )
+
+    def start(self, app: nri.Container | None = None) -> None:
+        self.plugin.start_container(b"", _seen(app))
+
+    def post_update(self, app: nri.Container | None = None) -> None:
+        self.plugin.post_update_container(b"", _seen(app))
+
+    def remove(self, app: nri.Container | None = None) -> None:
+        self.plugin.remove_container(b"", _seen(app))
+
+    def remove_pod(self, pod: nri.PodSandbox | None = None) -> None:
+        self.plugin.remove_pod_sandbox(pod or pod_at())
+
+    def synchronize(
+        self,
+        containers: Iterable[nri.Container],
+        pods: Iterable[nri.PodSandbox] | None = None,
+    ) -> list[nri.ContainerUpdate] | None:
+        return self.plugin.synchronize(*existing(pods or [pod_at()], containers))
+
+
+def _seen(app: nri.Container | None) -> view.Container:
+    return seen(view.Container, app or container_at())

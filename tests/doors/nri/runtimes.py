@@ -1,0 +1,241 @@
+"""A model of a runtime beside the model of a kernel: what it keeps, and what it writes.
+
+As containerd with runc: an answer is merged into the container's stored numbers and
+`unified`; at every creation and update the files that follow from the numbers are
+written first, and everything in `unified` after them, in any order.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cgroup.kernels import Kernel
+from doors.nri.messages import creation, existing, pod_at, seen, updating
+from doors.nri.nodes import FACTS, ByHand, configure
+from support.harness import container
+from support.trees import CONTAINER, POD
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.api import view_pb2 as view
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.convert import convert
+from nriplugin.convert.readers import core_from_nri
+from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.doors.nri.writing import WritingPlugin
+from nriplugin.errors import CgroupError, RequestFails
+from nriplugin.node.direct_writes import Hands
+from nriplugin.node.ownership_records import OwnershipRecords
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Order = Callable[[Sequence[str]], Sequence[str]]
+
+NUMBERS = ("shares", "quota_us", "limit_bytes")
+
+
+class UpdateFailed(Exception):
+    """What kubelet would be told, and try again."""
+
+
+@dataclass
+class Spec:
+    """What a runtime keeps for a container."""
+
+    numbers: dict[str, int]
+    unified: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+
+
+class ModelRuntime:
+    """One container of one pod, and a plugin that comes and goes."""
+
+    def __init__(
+        self,
+        state: str,
+        *,
+        shows_unified: bool = True,
+        annotations: Mapping[str, str] | None = None,
+        oom_score: int = 998,
+        order: Order = sorted,
+        runtime: str = "containerd",
+        version: str = "",
+        read_only: bool = False,
+    ) -> None:
+        self.kernel = Kernel(2)
+        self.kernel.files[f"{POD}/cpu.max"] = "400000 100000"
+        self.state = state
+        self.shows_unified = shows_unified
+        self.pod = pod_at(annotations=annotations)
+        self.oom_score = oom_score
+        self.order = order
+        self.name, self.version = runtime, version
+        self.read_only = read_only
+        self.spec = Spec({})
+        self.plugin: NodePlugin | None = None
+        self.config = ""
+
+    # The plugin
+
+    def connect(self, config: str | None = None) -> None:
+        """Start a plugin, in place of any other, and tell it what exists."""
+        self.config = self.config if config is None else config
+        tree = self.kernel.tree
+        records = OwnershipRecords(self.state)
+        plugin: NodePlugin
+        if self.read_only:
+            plugin = NodePlugin(FACTS, tree, records=records)
+        else:
+            plugin = WritingPlugin(
+                *(FACTS, tree, lambda: Hands(tree, Executor(tree, refresh_s=0.0))),
+                records,
+                written_before=bool(self.spec.numbers),
+            )
+        plugin.keeper = ByHand()
+        configure(plugin, self.config)
+        known = "2.4.2" if self.shows_unified else "2.1.0"
+        nri_version = "0.12.5" if self.shows_unified and not self.version else ""
+        plugin.configure(
+            nri.ConfigureRequest(
+                runtime_name=self.name,
+                runtime_version=self.version or known,
+                NRI_version=nri_version,
+            )
+        )
+        self.plugin = plugin
+        there = [self.shown()] if self.spec.numbers else []
+        updates = plugin.synchronize(*existing([self.pod], there))
+        for update in updates or ():
+            self.spec.unified.update(update.linux.resources.unified)
+            self._write()
+        self._settle()
+
+    def disconnect(self) -> None:
+        """Kill the plugin."""
+        self.plugin = None
+
+    def reload(self, config: str) -> None:
+        """Give the plugin another configuration, if it is there."""
+        self.config = config
+        if self.plugin is not None:
+            configure(self.plugin, config)
+
+    # The container
+
+    def create(
+        self, numbers: dict[str, int], unified: Mapping[str, str] | None = None
+    ) -> None:
+        """Make the container, and start it.
+
+        `unified` is what a plugin before ours has set: with the creation, every runtime
+        shows that.
+        """
+        self.spec = Spec(dict(numbers), dict(unified or {}))
+        if self.plugin is not None:
+            shown = self.shown()
+            shown.linux.resources.unified.update(unified or {})
+            answer = self.plugin.create_container(creation(self.pod, shown))
+            if answer is not None:
+                adjusted = answer.adjust.linux.resources
+                if adjusted.cpu.HasField("shares") and not adjusted.cpu.shares.value:
+                    del self.spec.numbers["shares"]
+                self._merge(adjusted)
+                self.spec.annotations.update(answer.adjust.annotations)
+        self._write()
+        if isinstance(self.plugin, WritingPlugin):
+            self.plugin.start_container(b"", seen(view.Container, self.shown()))
+        self._settle()
+
+    def update(self, numbers: Mapping[str, int], *, by_handlers: bool = True) -> None:
+        """Have kubelet ask for numbers; none is an update of the cpuset alone.
+
+        If not `by_handlers`, then they fail, and the plugin answers without them.
+        """
+        asked = container(**numbers).linux.resources
+        merged = nri.LinuxResources()
+        merged.CopyFrom(asked)
+        if self.plugin is not None:
+            request = updating(self.pod, self.shown(), asked)
+            plugin = self.plugin
+            ask = plugin.update_container if by_handlers else plugin.fallback_update
+            try:
+                answer = ask(request)
+            except RequestFails as exc:
+                raise UpdateFailed(exc) from exc
+            for update in () if answer is None else answer.update:
+                self._lay_over(merged, update.linux.resources)
+        before = deepcopy(self.spec)
+        if self.name == "cri-o":  # before 1.36
+            merged.ClearField("unified")
+        self._merge(merged)
+        try:
+            self._write()
+        except UpdateFailed:
+            self.spec = before
+            raise
+        if self.plugin is not None:
+            shown = seen(view.Container, self.shown())
+            self.plugin.post_update_container(b"", shown)
+            self._settle()
+
+    def files(self) -> dict[str, str]:
+        """Return what the kernel holds for the container and its pod's burst."""
+        names = (
+            *("cpu.weight", "cpu.idle", "cpu.max", "cpu.max.burst"),
+            *("memory.max", "memory.high", "memory.low", "memory.min"),
+        )
+        held = {name: self.kernel.files[f"{CONTAINER}/{name}"] for name in names}
+        held["pod's cpu.max.burst"] = self.kernel.files[f"{POD}/cpu.max.burst"]
+        return held
+
+    # Parts of the above
+
+    def shown(self) -> nri.Container:
+        """Return the container as plugins get to see it."""
+        shown = container(1, **self.spec.numbers)
+        shown.pod_sandbox_id = self.pod.id
+        shown.linux.cgroups_path = CONTAINER
+        shown.linux.oom_score_adj.value = self.oom_score
+        shown.state = nri.CONTAINER_RUNNING
+        shown.annotations.update(self.spec.annotations)
+        if self.shows_unified:
+            shown.linux.resources.unified.update(self.spec.unified)
+        return shown
+
+    def _lay_over(self, merged: nri.LinuxResources, answer: nri.LinuxResources) -> None:
+        merged.unified.update(answer.unified)
+        if answer.cpu.HasField("shares"):
+            merged.cpu.shares.value = answer.cpu.shares.value
+
+    def _merge(self, resources: nri.LinuxResources) -> None:
+        given = {
+            "shares": resources.cpu.shares.value,
+            "quota_us": resources.cpu.quota.value,
+            "limit_bytes": resources.memory.limit.value,
+        }
+        # At an update 0 is "not given", and what was there before stays.
+        self.spec.numbers |= {name: value for name, value in given.items() if value}
+        self.spec.unified.update(resources.unified)
+
+    def _write(self) -> None:
+        numbers = container(**self.spec.numbers).linux.resources
+        made = convert(core_from_nri(numbers)).files
+        try:
+            for file, value in made.items():
+                self.kernel.write(f"{CONTAINER}/{file}", value)
+            for file in self.order(list(self.spec.unified)):
+                self.kernel.write(f"{CONTAINER}/{file}", self.spec.unified[file])
+        except CgroupError as exc:
+            raise UpdateFailed(exc) from exc
+
+    def _settle(self) -> None:
+        if self.plugin is None:
+            return
+        keeper = self.plugin.keeper
+        assert isinstance(keeper, ByHand)
+        while keeper.now or keeper.later or keeper.timed:  # jobs may lead to others
+            keeper.work()
+            keeper.work_later()
+            keeper.work_when_time_is_up()

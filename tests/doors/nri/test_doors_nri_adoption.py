@@ -1,0 +1,349 @@
+"""Containers that were there before us, and what becomes of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from cgroup.kernels import Kernel
+from doors.nri.messages import (
+    FILES,
+    GIB,
+    asking,
+    container_at,
+    existing,
+    pod_at,
+    updating,
+)
+from doors.nri.nodes import FACTS, ByHand, Node, configure
+from support.harness import running, wait_until
+from support.trees import CONTAINER, POD
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.nri.testing.runtime import Behaviour, Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BURST = "cpuBurst: {enabled: true, percent: 50}"
+ADOPT = f"{BURST}\nadopt: {{enabled: true}}"
+FEW = f"{BURST}\nadopt: {{enabled: true, atOnce: 2, perSecond: 7}}"
+ALL = {**FILES, "cpu.max.burst": "50000"}
+
+
+def containers(count: int) -> list[nri.Container]:
+    """Return containers of the pod that nobody has touched."""
+    return [container_at(path_of(number), number) for number in range(1, count + 1)]
+
+
+def path_of(number: int) -> str:
+    return CONTAINER if number == 1 else f"{POD}/{number:064x}"
+
+
+def node_with(config: str, count: int = 1) -> Node:
+    """Return a node on which a runtime without us has made containers."""
+    node = Node(config)
+    for number in range(1, count + 1):
+        path = path_of(number)
+        node.kernel.add(path)
+        # As the conversion has it, but for the weight.
+        node.kernel.files[f"{path}/cpu.max"] = FILES["cpu.max"]
+        node.kernel.files[f"{path}/memory.max"] = FILES["memory.max"]
+    node.kernel.files[f"{POD}/cpu.max"] = "400000 100000"
+    return node
+
+
+def adopted(node: Node, count: int) -> list[bool]:
+    return [
+        node.file(f"{path_of(number)}/cpu.max.burst") == "50000"
+        for number in range(1, count + 1)
+    ]
+
+
+# By ourselves
+
+
+def test_only_what_is_missing_is_written() -> None:
+    """A file that holds its value is not touched, and the pod gets its part."""
+    node = node_with(ADOPT)
+    assert not node.synchronize(containers(1))
+    assert node.written() == {}  # the runtime waits for the answer
+    node.keeper.work()
+    at = CONTAINER.removeprefix(f"{POD}/")
+    assert node.written() == {
+        f"{at}/cpu.weight": "59",
+        f"{at}/cpu.max.burst": "50000",
+        "cpu.max.burst": "50000",
+    }
+    known = node.plugin.inventory.get("c1")
+    assert known is not None
+    assert known.files == ALL
+
+
+def test_the_first_ones_are_adopted_soon_the_others_by_and_by() -> None:
+    """A thousand containers at once would be a load that nobody asked for."""
+    node = node_with(FEW, 5)
+    node.synchronize(containers(5))
+    node.keeper.work()
+    assert adopted(node, 5) == [True, True, False, False, False]
+    assert node.keeper.pace == 7
+    node.keeper.work_later()
+    assert adopted(node, 5) == [True] * 5
+
+
+def test_without_being_told_nothing_is_adopted() -> None:
+    """What runs is left as it is, but it is known what is ours."""
+    node = node_with(BURST)
+    node.synchronize(containers(1))
+    node.keeper.work()
+    assert node.keeper.later == []
+    assert node.written() == {}
+    assert len(node.plugin.inventory) == 1
+
+
+def test_explicit_values_are_left_alone() -> None:
+    """Whoever set them meant them, before us as well."""
+    node = node_with(f"{ADOPT}\nmemoryQoS: {{enabled: true}}")
+    explicit = {"memory.high": "4096", "memory.low": "8192"}
+    node.synchronize([container_at(unified=explicit, oom_score=998)])
+    node.keeper.work()
+    assert node.of_container("memory.high") == "max"
+    assert node.of_container("memory.low") == "0"
+    assert node.of_container("cpu.max.burst") == "50000"
+
+
+THROTTLE = "memoryQoSLevel: {enabled: true, level: BE}"
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+def test_throttling_below_use_is_said(
+    adopt: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A container that runs is slowed down at once, if anything is done to it."""
+    node = node_with(f"{BURST}\n{THROTTLE}\nadopt: {{enabled: {str(adopt).lower()}}}")
+    node.kernel.files[f"{CONTAINER}/memory.current"] = str(GIB)
+    node.synchronize(containers(1))
+    said = [line for line in caplog.messages if "memory.high" in line]
+    assert len(said) == adopt
+    assert all(line.startswith("shop/web/app: memory.high") for line in said)
+    node.keeper.work()
+    high = node.of_container("memory.high")
+    assert (high == "max") is not adopt
+    caplog.clear()
+    node.synchronize(containers(1))  # which has it by now
+    assert "memory.high" not in caplog.text
+
+
+def test_containers_that_vanish_meanwhile_are_forgotten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With or without a word from the runtime, and without one from us."""
+    node = node_with(FEW, 4)
+    node.synchronize(containers(4))
+    node.kernel.remove(path_of(2))
+    node.remove(container_at(path_of(3), 3))
+    node.written()
+    caplog.clear()
+    node.keeper.work()
+    node.keeper.work_later()
+    assert caplog.messages == []
+    assert adopted(node, 1) == [True]
+    assert node.file(f"{path_of(3)}/cpu.max.burst") == "0"
+    assert node.file(f"{path_of(4)}/cpu.max.burst") == "50000"
+    assert node.plugin.inventory.get("c3") is None
+
+
+def test_an_update_meanwhile_is_not_undone() -> None:
+    """What was missing was missing of another container, so to speak."""
+    node = node_with(FEW, 3)
+    node.synchronize(containers(3))
+    app, path = container_at(path_of(3), 3), path_of(3)
+    node.update(asking(shares=1024, quota_us=300_000, limit_bytes=GIB), app)
+    node.written()
+    node.keeper.work_later()  # the runtime is at it
+    assert path.removeprefix(f"{POD}/") not in str(node.written())
+    node.post_update(app)
+    node.keeper.work_later()
+    node.keeper.work()
+    assert node.file(f"{path}/cpu.weight") == "100"  # untouched: it was 100
+    known = node.plugin.inventory.get("c3")
+    assert known is not None
+    assert known.files["cpu.max"] == "300000 100000"
+
+
+class Interrupted(Kernel):
+    """A kernel on which something happens during a write."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.meanwhile: list[tuple[str, object]] = []
+
+    def write(self, path: str, value: str) -> None:
+        while self.meanwhile and path.endswith(self.meanwhile[0][0]):
+            happens = self.meanwhile.pop(0)[1]
+            assert callable(happens)
+            happens()
+        super().write(path, value)
+
+
+def test_an_update_in_the_middle_of_adoption_has_the_last_word() -> None:
+    """The keeper was about to write what had been right until then."""
+    kernel = Interrupted()
+    node = Node(
+        "memoryQoS: {enabled: true, protection: false}\nadopt: {enabled: true}",
+        kernel=kernel,
+    )
+    app = container_at(oom_score=998)
+    node.synchronize([app])
+
+    def update() -> None:
+        answer = node.update(asking(limit_bytes=4 * GIB), app)
+        assert answer is not None
+        for file, value in answer.update[0].linux.resources.unified.items():
+            kernel.write(f"{CONTAINER}/{file}", value)
+        node.post_update(app)
+
+    kernel.meanwhile = [("memory.high", update)]
+    node.keeper.work()
+    assert kernel.meanwhile == []
+    known = node.plugin.inventory.get("c1")
+    assert known is not None
+    assert known.files["memory.max"] == str(4 * GIB)
+    assert int(known.files["memory.high"]) > GIB
+    node.keeper.work()
+    for file in ("memory.high", "memory.max"):
+        assert node.of_container(file) == known.files[file]
+
+
+def test_a_new_connection_takes_the_place_of_the_last_ones_work() -> None:
+    """Everything comes anew, so what was planned for the old one is not done."""
+    node = node_with(FEW, 5)
+    node.synchronize(containers(5))
+    node.plugin.disconnected("gone")
+    assert node.keeper.later == []
+    node.synchronize(containers(1))
+    assert len([job for job in node.keeper.now if isinstance(job, partial)]) == 3
+    node.keeper.work()
+    assert adopted(node, 2) == [True, False]
+
+
+# Through the runtime
+
+
+def read_only(config: str) -> tuple[NodePlugin, ByHand]:
+    """Return a plugin that cannot write, behind a runtime of today, and its jobs."""
+    plugin = NodePlugin(FACTS)
+    plugin.configure(nri.ConfigureRequest(NRI_version="0.12.5"))
+    keeper = plugin.keeper = ByHand()
+    configure(plugin, config)
+    return plugin, keeper
+
+
+def served(
+    tmp_path: Path, apps: Sequence[nri.Container], behaviour: Behaviour
+) -> list[list[nri.ContainerUpdate]]:
+    """Return the updates that a runtime got when all jobs were done."""
+    plugin, keeper = read_only(FEW)
+    path = str(tmp_path / "nri.sock")
+    with Runtime(path, behaviour) as runtime:
+        runtime.pods["p1"] = pod_at()
+        runtime.containers = {app.id: app for app in apps}
+        with running(plugin, path):
+            runtime.wait_for_plugin()
+            expected = len(runtime.updates) + len(keeper.later)
+            assert keeper.pace == 7
+            keeper.work_later()
+            wait_until(lambda: len(runtime.updates) == expected)
+    return runtime.updates
+
+
+def test_the_answer_to_synchronize_carries_the_first_ones(tmp_path: Path) -> None:
+    """The others come as updates of their own, from NRI 0.12.1 on."""
+    updates = served(tmp_path, containers(4), Behaviour())
+    assert [[u.container_id for u in one] for one in updates] == [
+        ["c1", "c2"],
+        ["c3"],
+        ["c4"],
+    ]
+    for update, *_ in updates:
+        assert update.ignore_failure
+        resources = update.linux.resources
+        assert dict(resources.unified) == ALL
+        resources.ClearField("unified")
+        assert resources.ByteSize() == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "nri_version"),
+    [("2.2.1", "0.11.0"), ("2.3.7", "0.12.0"), ("2.4.0", "0.12.1-unknown")],
+)
+def test_an_older_runtime_is_not_sent_what_it_did_not_ask_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, version: str, nri_version: str
+) -> None:
+    """It can hang on that; so the others are left as they are, which is said."""
+    older = Behaviour(version=version, nri_version=nri_version)
+    updates = served(tmp_path, containers(4), older)
+    assert [[u.container_id for u in one] for one in updates] == [["c1", "c2"]]
+    assert "2 containers are left as they are" in caplog.text
+
+
+def test_what_a_container_has_already_is_not_sent_again() -> None:
+    """Neither what its spec says, nor the container if that is all."""
+    plugin, _ = read_only(ADOPT)
+    some = container_at(number=1, unified=FILES)
+    everything = container_at(number=2, unified=ALL)
+    updates = plugin.synchronize(*existing([pod_at()], [some, everything]))
+    assert updates is not None
+    (update,) = updates
+    assert update.container_id == "c1"
+    assert dict(update.linux.resources.unified) == {"cpu.max.burst": "50000"}
+
+
+def test_what_the_kernel_holds_already_is_not_sent_either() -> None:
+    """With a tree to look at, although there is nobody to write."""
+    node = node_with("")
+    plugin = NodePlugin(FACTS, node.kernel.tree)
+    configure(plugin, ADOPT)
+    updates = plugin.synchronize(*existing([pod_at()], containers(1)))
+    assert updates is not None
+    assert set(updates[0].linux.resources.unified) == {"cpu.weight", "cpu.max.burst"}
+
+
+def test_a_runtime_is_not_asked_to_make_a_running_container_idle() -> None:
+    """That takes shares that were never there; whatever else is missing is sent."""
+    plugin, _ = read_only(f"{ADOPT}\ncpuQoS: {{enabled: true, level: BE}}")
+    updates = plugin.synchronize(*existing([pod_at()], [container_at()]))
+    assert updates is not None
+    assert "cpu.idle" not in updates[0].linux.resources.unified
+    assert "cpu.weight" not in updates[0].linux.resources.unified
+    assert "memory.max" in updates[0].linux.resources.unified
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_container_that_is_gone_or_updated_is_not_sent_late(gone: bool) -> None:
+    """Its turn comes when it is no longer what it was."""
+    plugin, keeper = read_only(FEW)
+    sent: list[str] = []
+    plugin.attach(lambda updates, done: sent.append(updates[0].container_id))
+    plugin.synchronize(*existing([pod_at()], containers(4)))
+    app = container_at(path_of(3), 3)
+    if gone:
+        plugin.remove_container(b"", existing([], [app])[1][0])
+    else:
+        plugin.update_container(updating(pod_at(), app, asking(shares=1024)))
+    keeper.work_later()
+    assert sent == ["c4"]
+    assert (plugin.inventory.get("c3") is None) is gone
+
+
+def test_an_idle_plugin_forgets_what_there_was() -> None:
+    """A new connection tells of all that exists, wanted or not."""
+    plugin, _ = read_only(ADOPT)
+    plugin.synchronize(*existing([pod_at()], containers(2)))
+    assert len(plugin.inventory) == 2
+    configure(plugin, "resources: {enabled: false}")
+    plugin.synchronize([], [])
+    assert len(plugin.inventory) == 0

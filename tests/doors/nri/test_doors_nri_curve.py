@@ -1,0 +1,150 @@
+"""The curve of the node's runtime, recognised when a connection begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from cgroup.kernels import Kernel
+from doors.nri.messages import container_at, creation, existing, pod_at
+from doors.nri.messages import unified_of as files_of
+from doors.nri.nodes import FACTS, configure
+from support.trees import POD, QOS
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.convert import Curve
+from nriplugin.convert.curves import weight_of
+from nriplugin.doors.nri.plugin import NodePlugin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+OTHER_POD = f"{QOS}/pod11111111-2222-3333-4444-555555555555"
+
+# A container: its pod's cgroup, its shares, its weight, and what `unified` shows of it.
+Told = tuple[str, int, int, dict[str, str]]
+
+
+def node_with(
+    told: Iterable[Told], config: str = "", nri_version: str = "0.12.5"
+) -> NodePlugin:
+    """Return a plugin that was told of containers, on a node that has them."""
+    kernel = Kernel(2, ("/kubepods", QOS, POD, OTHER_POD))
+    apps: list[nri.Container] = []
+    for number, (parent, shares, weight, unified) in enumerate(told):
+        path = f"{parent}/{number:064x}"
+        kernel.add(path)
+        kernel.files[f"{path}/cpu.weight"] = str(weight)
+        apps.append(container_at(path, number, shares=shares, unified=unified))
+    plugin = NodePlugin(FACTS, kernel.tree)
+    configure(plugin, config)
+    plugin.configure(
+        nri.ConfigureRequest(runtime_name="containerd", NRI_version=nri_version)
+    )
+    plugin.synchronize(*existing([pod_at()], apps))
+    return plugin
+
+
+def weight(plugin: NodePlugin, shares: int, uid: str = "new") -> str:
+    """Return the weight that a new container gets."""
+    request = creation(pod_at(uid=uid), container_at(number=99, shares=shares))
+    return files_of(plugin.create_container(request))["cpu.weight"]
+
+
+def by(curve: Curve, parent: str = POD) -> list[Told]:
+    """Return what a runtime with a curve has made."""
+    return [(parent, shares, weight_of(shares, curve), {}) for shares in (512, 3000)]
+
+
+@pytest.mark.parametrize("curve", [Curve.KEP, Curve.QUADRATIC])
+def test_the_runtimes_own_curve_is_followed(
+    curve: Curve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So that new containers compare with old ones as their shares do."""
+    caplog.set_level("INFO")
+    plugin = node_with(by(curve))
+    assert plugin.plan.facts.curve is curve
+    assert weight(plugin, 2048) == str(weight_of(2048, curve))
+    assert f"curve: {curve} (2 of 2 containers" in caplog.text
+    assert plugin.plan.plain  # pods need not be read for it
+
+
+def test_the_curve_outlives_a_reconnection() -> None:
+    """Also when all that is left are containers of ours, which prove nothing."""
+    plugin = node_with(by(Curve.KEP))
+    plugin.synchronize(*existing([pod_at()], []))
+    assert plugin.plan.facts.curve is Curve.KEP
+    assert "2 of 2 containers" in plugin.plan.facts.curve_evidence
+
+
+def test_after_a_restart_the_curve_is_the_one_of_our_own_containers() -> None:
+    """Any other would change the ratio between siblings."""
+    ours = [(POD, 1024, 39, {"cpu.weight": "39"}), (POD, 512, 20, {"cpu.weight": "20"})]
+    assert node_with(ours).plan.facts.curve is Curve.KEP
+
+
+def test_a_node_without_containers_follows_current_runtimes() -> None:
+    """And so does one whose containers tell nothing."""
+    assert node_with([]).plan.facts.curve is Curve.QUADRATIC
+    plugin = node_with([(POD, 512, 77, {}), ("/elsewhere", 512, 20, {})])
+    assert plugin.plan.facts.curve is Curve.QUADRATIC
+    assert "no container" in plugin.plan.facts.curve_evidence
+
+
+def test_a_pod_that_differs_keeps_its_own_curve() -> None:
+    """Weights compare siblings, and its siblings were made by another runtime."""
+    told = [*by(Curve.KEP, OTHER_POD), *by(Curve.KEP, OTHER_POD), *by(Curve.QUADRATIC)]
+    plugin = node_with(told)
+    assert plugin.plan.facts.curve is Curve.KEP
+    (uid,) = plugin.plan.curves
+    assert weight(plugin, 2048, uid) == str(weight_of(2048, Curve.QUADRATIC))
+    assert weight(plugin, 2048) == str(weight_of(2048, Curve.KEP))
+    assert uid == pod_at().uid
+
+
+def test_a_configured_curve_is_what_counts() -> None:
+    """What was recognised counts again when the configuration names none."""
+    told = [*by(Curve.KEP, OTHER_POD), *by(Curve.KEP, OTHER_POD), *by(Curve.QUADRATIC)]
+    plugin = node_with(told, "curve: proportional")
+    proportional = str(weight_of(2048, Curve.PROPORTIONAL))
+    for uid in ("new", pod_at().uid):
+        assert weight(plugin, 2048, uid) == proportional
+    assert plugin.plan.plain
+    configure(plugin, "")
+    assert weight(plugin, 2048) == str(weight_of(2048, Curve.KEP))
+    assert weight(plugin, 2048, pod_at().uid) == str(weight_of(2048, Curve.QUADRATIC))
+
+
+def test_containers_with_a_weight_of_ours_prove_nothing() -> None:
+    """They would make us follow our own curve for ever."""
+    ours = [(p, s, w, {"cpu.weight": str(w)}) for p, s, w, _ in by(Curve.QUADRATIC)]
+    plugin = node_with([*ours, *ours, *by(Curve.KEP)[:1]])
+    assert plugin.plan.facts.curve is Curve.KEP
+    assert "1 of 1 containers" in plugin.plan.facts.curve_evidence
+
+
+def test_a_runtime_that_hides_unified_leaves_doubt() -> None:
+    """Before NRI 0.10 a quadratic weight may be ours, one of another curve is not."""
+    told = [*by(Curve.QUADRATIC), *by(Curve.QUADRATIC), *by(Curve.KEP)[:1]]
+    request = {"nri_version": "", "config": ""}
+    plugin = node_with(told, **request)
+    assert plugin.plan.facts.curve is Curve.KEP
+
+
+def test_no_more_containers_are_looked_at_than_there_is_time_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The runtime waits for the answer to Synchronize."""
+    from nriplugin.doors.nri import adoption as survey
+
+    monkeypatch.setattr(survey, "MAX_OBSERVED", 3)
+    plugin = node_with([*by(Curve.KEP), *by(Curve.KEP), *by(Curve.QUADRATIC) * 4])
+    assert "3 of 3 containers" in plugin.plan.facts.curve_evidence
+
+
+def test_without_a_tree_there_is_nothing_to_recognise() -> None:
+    """The facts stay as they were given."""
+    plugin = NodePlugin(replace(FACTS, curve=Curve.KEP))
+    plugin.synchronize(*existing([pod_at()], [container_at()]))
+    assert plugin.plan.facts.curve is Curve.KEP

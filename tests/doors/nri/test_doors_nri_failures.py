@@ -1,0 +1,115 @@
+"""What becomes of a request when a handler cannot do its work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from doors.nri.messages import FILES, container_at, existing, pod_at
+from doors.nri.nodes import FACTS, configure
+from support.harness import connected
+
+from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.engine import deciding
+from nriplugin.nri import FailurePolicy
+from nriplugin.nri.testing.runtime import RequestFailed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nriplugin.engine.context import Case
+
+# A quota below what any kernel takes.
+IMPOSSIBLE: dict[str, Any] = {"shares": 512, "quota_us": 5}
+
+RESOURCES_FAIL = "resources: {failurePolicy: fail}"
+BURST_FAILS = "cpuBurst: {enabled: true, percent: 50, failurePolicy: fail}"
+
+
+def plugin_of(config: str) -> NodePlugin:
+    plugin = NodePlugin(FACTS)
+    configure(plugin, config)
+    return plugin
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of ours in one handler."""
+
+    def fail(case: Case) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setitem(deciding._DECIDERS, "cpuBurst", fail)
+
+
+def test_a_handler_that_is_to_fail_fails_the_request(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Although everything else that goes wrong is ignored."""
+    plugin = plugin_of(RESOURCES_FAIL)
+    assert plugin.failure_policy is FailurePolicy.IGNORE
+    pod = pod_at()
+    with connected(plugin, tmp_path) as (runtime, _):
+        with pytest.raises(RequestFailed, match=r"resources: cpu\.quota: 5, expected"):
+            runtime.create_container(pod, container_at(**IMPOSSIBLE))
+        asked = container_at(**IMPOSSIBLE).linux.resources
+        with pytest.raises(RequestFailed, match="resources"):
+            runtime.update_container(pod, container_at(), asked)
+        # The connection is none the worse for it.
+        created = runtime.create_container(pod, container_at())
+    assert dict(created.adjust.linux.resources.unified) == FILES
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_defect_of_ours_fails_the_request_where_the_user_wants_it_so(
+    tmp_path: Path,
+) -> None:
+    """The policy is about what the handler does not do, whatever the reason."""
+    with (
+        connected(plugin_of(BURST_FAILS), tmp_path) as (runtime, _),
+        pytest.raises(RequestFailed, match="cpuBurst: ZeroDivisionError"),
+    ):
+        runtime.create_container(pod_at(), container_at())
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_handler_that_may_fail_does_not_take_the_others_along(
+    tmp_path: Path,
+) -> None:
+    """It is counted, and all other files are sent."""
+    plugin = plugin_of("cpuBurst: {enabled: true, percent: 50}")
+    with connected(plugin, tmp_path) as (runtime, _):
+        created = runtime.create_container(pod_at(), container_at())
+    assert dict(created.adjust.linux.resources.unified) == FILES
+    assert plugin.refusals.counts == {("cpuBurst", "error"): 1}
+
+
+@pytest.mark.parametrize("policy", ["ignore", "fail"])
+def test_what_no_handler_is_to_blame_for_follows_the_policy_of_the_file(
+    policy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Ignored, the container starts as it would have without us."""
+    plugin = plugin_of(f"failurePolicy: {policy}")
+    monkeypatch.setattr(plugin, "_decide", lambda *_: 1 / 0)
+    with connected(plugin, tmp_path) as (runtime, _):
+        if policy == "fail":
+            with pytest.raises(RequestFailed, match="ZeroDivisionError"):
+                runtime.create_container(pod_at(), container_at())
+        else:
+            created = runtime.create_container(pod_at(), container_at())
+            assert not created.adjust.HasField("linux")
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_container_that_runs_already_fails_nothing() -> None:
+    """At Synchronize, an error would end the connection, again and again."""
+    plugin = plugin_of(f"{RESOURCES_FAIL}\nadopt: {{enabled: true}}")
+    good, bad = container_at(number=1), container_at(number=2, **IMPOSSIBLE)
+    odd = container_at(number=3, limit_bytes=-5)
+    updates = plugin.synchronize(*existing([pod_at()], [bad, odd, good]))
+    assert updates is not None
+    assert [update.container_id for update in updates] == ["c1"]

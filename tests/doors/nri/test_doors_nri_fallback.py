@@ -1,0 +1,193 @@
+"""Updates that the handlers do not answer, of containers that carry our values."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from doors.nri.messages import GIB, asking, container_at, pod_at, updating
+from doors.nri.nodes import ByHand, Node, configure
+from support.harness import PATIENCE_S, connected, raw_peer, wait_until
+from support.trees import CONTAINER
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.engine.allowed_files import ALLOWABLE, OWNABLE
+from nriplugin.engine.model import NodeFacts
+from nriplugin.errors import RequestFails
+from nriplugin.nri.testing.runtime import Behaviour
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECORD = (
+    "cpu.max=100000 100000;cpu.max.burst=50000;cpu.weight=59;memory.high=980111360;"
+    "memory.max=1073741824"
+)
+DOUBLE: dict[str, Any] = {"shares": 1024, "quota_us": 200_000, "limit_bytes": 2 * GIB}
+CONVERTED = {
+    "cpu.weight": "100",
+    "cpu.max": "200000 100000",
+    "memory.max": str(2 * GIB),
+}
+
+
+def ours() -> nri.Container:
+    """Return a container that we have set files of."""
+    app = container_at()
+    app.annotations["managed.cgroup2.nri.io"] = RECORD
+    files = dict(part.split("=") for part in RECORD.split(";"))
+    app.linux.resources.unified.update(files)
+    return app
+
+
+def fallback(plugin: NodePlugin, app: nri.Container, asked: nri.LinuxResources) -> Any:
+    response = plugin.fallback_update(updating(pod_at(), app, asked))
+    if response is None:
+        return None
+    (update,) = response.update
+    return dict(update.linux.resources.unified)
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["", "cpuBurst: {enabled: true, percent: 50}", "resources: {enabled: false}"],
+)
+def test_the_conversion_alone_is_answered(config: str) -> None:
+    """What a handler added to the old numbers is taken back with them."""
+    plugin = NodePlugin(NodeFacts(files=OWNABLE))
+    configure(plugin, config)
+    neutral = {"cpu.max.burst": "0", "memory.high": "max"}
+    assert fallback(plugin, ours(), asking(**DOUBLE)) == CONVERTED | neutral
+
+
+def test_where_nothing_is_ours_an_empty_answer_is_harmless() -> None:
+    """The runtime does what it does without us."""
+    assert fallback(NodePlugin(), container_at(), asking(**DOUBLE)) is None
+    inactive = NodePlugin(NodeFacts(cgroup_version=1))
+    assert fallback(inactive, ours(), asking(**DOUBLE)) is None
+
+
+@pytest.mark.parametrize("where", ["asked", "stored"])
+@pytest.mark.parametrize("policy", ["", "failurePolicy: ignore"])
+def test_numbers_without_a_conversion_fail_the_update(where: str, policy: str) -> None:
+    """Unless the configuration wants to go on whatever happens."""
+    plugin = NodePlugin()
+    configure(plugin, policy)
+    app, asked = ours(), asking(**DOUBLE)
+    if where == "asked":
+        asked = asking(quota_us=5)
+    else:
+        app.linux.resources.memory.limit.value = -7
+    if policy:
+        assert fallback(plugin, app, asked) is None
+    else:
+        with pytest.raises(RequestFails, match="the runtime"):
+            fallback(plugin, app, asked)
+
+
+def test_a_handler_that_breaks_does_not_lose_the_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the wire: the runtime gets the conversion, and no error."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    plugin = NodePlugin()
+    monkeypatch.setattr(plugin, "_use_of", broken)
+    request = nri.UpdateContainerRequest(
+        pod=pod_at(), container=ours(), linux_resources=asking(**DOUBLE)
+    )
+    with raw_peer(plugin) as peer:
+        peer.begin(runtime_name="containerd", runtime_version="v2.4.0")
+        answer = peer.ask("UpdateContainer", request, nri.UpdateContainerResponse)
+    (update,) = answer.update
+    assert CONVERTED.items() <= dict(update.linux.resources.unified).items()
+
+
+class Slow(NodePlugin):
+    """Its updates take as long as a test wants."""
+
+    def __init__(self) -> None:
+        super().__init__(NodeFacts(files=ALLOWABLE, kernel=(6, 1)))
+        self.release = threading.Event()
+
+    def update_container(self, request: Any) -> Any:
+        assert self.release.wait(PATIENCE_S)
+        return super().update_container(request)
+
+
+@pytest.mark.parametrize("nri_version", ["0.12.5", "0.12.0"])
+def test_what_came_too_late_is_sent_once_more(tmp_path: Path, nri_version: str) -> None:
+    """By an update that the runtime did not ask for, if it takes such."""
+    plugin = Slow()
+    configure(plugin, "memoryQoSLevel: {enabled: true, level: BE}")
+    plugin.keeper = keeper = ByHand()
+    behaviour = Behaviour(nri_version=nri_version, request_timeout_s=0.2)
+    high = {"memory.high": str(int(2 * GIB * 0.8) // 4096 * 4096)}
+    with connected(plugin, tmp_path, behaviour) as (runtime, _):
+        updated = runtime.update_container(pod_at(), ours(), asking(**DOUBLE))
+        files = dict(updated.resources.unified)
+        assert CONVERTED.items() <= files.items()
+        assert files["memory.high"] == "max"
+        plugin.release.set()
+        # A second request is answered when the late handler is back.
+        runtime.stop_container(pod_at(), container_at(number=2))
+        keeper.work_when_time_is_up()
+        if nri_version == "0.12.5":
+            wait_until(lambda: bool(runtime.updates))
+            ((update,),) = runtime.updates
+            sent = dict(update.linux.resources.unified)
+            assert (CONVERTED | high).items() <= sent.items()
+        else:
+            assert runtime.updates == []
+
+
+def test_so_is_what_was_answered_for_while_another_was_late() -> None:
+    """The runtime has written what the fallback said, without any handler's part."""
+    node = Node("cpuBurst: {enabled: true, percent: 50}")
+    asked = asking(**DOUBLE)
+    response = node.plugin.fallback_update(updating(pod_at(), ours(), asked))
+    assert response is not None
+    for update in response.update:
+        for file, value in update.linux.resources.unified.items():
+            node.kernel.write(f"{CONTAINER}/{file}", value)
+    assert node.of_container("cpu.max.burst") == "0"
+    node.keeper.work_when_time_is_up()
+    assert node.of_container("cpu.max.burst") == "100000"
+    known = node.plugin.inventory.get("c1")
+    assert known is not None
+    assert known.files["cpu.max.burst"] == "100000"
+
+
+def test_unless_another_update_has_come_since() -> None:
+    """Then its numbers count."""
+    node = Node("cpuBurst: {enabled: true, percent: 50}")
+    node.plugin.fallback_update(updating(pod_at(), ours(), asking(**DOUBLE)))
+    node.update(asking(quota_us=20_000), ours())
+    node.post_update()
+    node.written()
+    node.keeper.work_when_time_is_up()
+    assert node.written() == {}
+
+
+def test_a_late_answer_is_written_when_the_runtime_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A write before the answer may be what took so long."""
+    node = Node("cpuBurst: {enabled: true, percent: 50}")
+    request = updating(pod_at(), ours(), asking(**DOUBLE))
+
+    def slow(*_: object) -> bool:
+        node.plugin.fallback_update(request)
+        return False
+
+    monkeypatch.setattr(node.plugin, "_write_before", slow)
+    node.plugin.update_container(request)
+    for file, value in CONVERTED.items():
+        node.kernel.write(f"{CONTAINER}/{file}", value)
+    node.post_update()
+    node.keeper.work()
+    assert node.of_container("cpu.max.burst") == "100000"

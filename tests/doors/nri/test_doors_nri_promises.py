@@ -1,0 +1,132 @@
+"""What was raised above a container that is created and has not started yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from doors.nri.messages import container_at, pod_at
+from doors.nri.messages import unified_of as files_of
+from doors.nri.nodes import Node, configure
+from support.trees import CONTAINER, POD, QOS
+
+from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.node.direct_writes import Hands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nriplugin.api import nri_pb2 as nri
+
+PROTECT = "memoryQoS: {enabled: true, raiseAncestors: true}"
+BURST = "cpuBurst: {enabled: true, percent: 50}"
+OTHER = f"{POD}/{'d' * 64}"
+PAGE = 4096
+
+
+def first() -> nri.Container:
+    return container_at(oom_score=998)
+
+
+def second() -> nri.Container:
+    return container_at(OTHER, 2, oom_score=998)
+
+
+class Journalled(Node):
+    """A node whose originals are kept, so that what was raised can be lowered."""
+
+    def __init__(self, config: str, journal: Journal) -> None:
+        super().__init__("")
+        tree = self.kernel.tree
+        self.kernel.remove(CONTAINER)
+        self.plugin._open_hands = lambda: Hands(
+            tree, Executor(tree, journal=journal, refresh_s=0.0)
+        )
+        configure(self.plugin, config)
+
+    def make(self, app: nri.Container) -> int:
+        """Create a container as a runtime does; return its protection in pages."""
+        files = files_of(self.create(app))
+        cgroup = app.linux.cgroups_path
+        self.kernel.add(cgroup)
+        self.kernel.files[f"{cgroup}/memory.low"] = files["memory.low"]
+        return int(files["memory.low"]) // PAGE
+
+    @property
+    def raised(self) -> list[int]:
+        """Return the pages of all above the containers, from the top."""
+        paths = ("/kubepods", QOS, POD)
+        return [int(self.file(f"{one}/memory.low")) // PAGE for one in paths]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Journalled]:
+    with Journal(str(tmp_path)) as journal:
+        yield Journalled(PROTECT, journal)
+
+
+def test_a_new_container_keeps_its_protection_when_another_one_goes(
+    node: Journalled,
+) -> None:
+    """Created, then the other one is removed, then it starts."""
+    pages = node.make(first())
+    node.start(first())
+    node.create(second())
+    node.kernel.remove(CONTAINER)
+    node.remove(first())
+    node.keeper.work()
+    assert node.raised == [pages] * 3
+    node.kernel.add(OTHER)
+    node.kernel.files[f"{OTHER}/memory.low"] = str(pages * PAGE)
+    node.start(second())
+    assert node.raised == [pages] * 3
+    node.kernel.remove(OTHER)
+    node.remove(second())
+    node.keeper.work()
+    assert node.raised == [0, 0, 0]
+
+
+def test_a_creation_that_the_runtime_refuses_leaves_nothing_raised(
+    node: Journalled,
+) -> None:
+    """It tells so by an end of the container that never had a cgroup."""
+    node.create(first())
+    node.remove(first())
+    node.keeper.work()
+    assert node.raised == [0, 0, 0]
+
+
+def test_a_creation_that_ends_without_a_word_is_forgotten_at_synchronize(
+    node: Journalled,
+) -> None:
+    """Then the runtime tells all containers that there are."""
+    pages = node.make(first())
+    node.start(first())
+    node.create(second())
+    assert node.raised == [2 * pages] * 3
+    node.synchronize([first()])
+    node.keeper.work()
+    assert node.raised == [pages] * 3
+
+
+def test_a_creation_that_ends_without_a_word_goes_with_its_pod(
+    node: Journalled,
+) -> None:
+    """The QoS class and kubepods stay, and are lowered."""
+    node.create(first())
+    node.kernel.remove(POD)
+    node.remove_pod(pod_at())
+    node.keeper.work()
+    assert [node.file(f"{one}/memory.low") for one in ("/kubepods", QOS)] == ["0", "0"]
+
+
+def test_a_pods_burst_has_the_parts_of_all_that_are_being_made() -> None:
+    """Two are created before either starts."""
+    node = Node(BURST)
+    node.kernel.remove(CONTAINER)
+    node.kernel.files[f"{POD}/cpu.max"] = "400000 100000"
+    for app in (first(), second()):
+        burst = int(files_of(node.create(app))["cpu.max.burst"])
+    assert node.file(f"{POD}/cpu.max.burst") == str(2 * burst)

@@ -1,0 +1,196 @@
+"""Files that somebody else changed are put right, if the user wants it so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from doors.nri.messages import FILES, GIB, asking, container_at
+from doors.nri.messages import unified_of as files_of
+from doors.nri.nodes import Node, configure
+from support.trees import CONTAINER, POD
+
+from nriplugin.api import nri_pb2 as nri
+from nriplugin.doors.nri import writing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPAIR = "repair: {enabled: true, everySeconds: 30}"
+AT = CONTAINER.removeprefix(f"{POD}/")
+
+
+@pytest.fixture
+def node() -> Node:
+    """A node on which a container has just what we decided."""
+    node = Node(REPAIR)
+    for file, value in files_of(node.create()).items():
+        node.kernel.write(f"{CONTAINER}/{file}", value)
+    node.start()
+    node.written()
+    return node
+
+
+def repair(node: Node) -> None:
+    assert node.keeper.again is not None
+    node.keeper.again()
+
+
+def test_drift_is_put_right(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """Each file that was changed, and no other; it is said what was done."""
+    caplog.set_level("INFO")
+    repair(node)
+    assert node.written() == {}
+    node.kernel.files[f"{CONTAINER}/cpu.max"] = "max 100000"
+    node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
+    repair(node)
+    assert node.written() == {
+        f"{AT}/{file}": FILES[file] for file in ("cpu.max", "memory.max")
+    }
+    assert f"repair: {CONTAINER}/cpu.max: {FILES['cpu.max']}" in caplog.messages
+    repair(node)
+    assert node.written() == {}
+
+
+def test_a_container_that_is_being_made_has_not_drifted() -> None:
+    """Until it starts, the runtime has yet to write its files."""
+    node = Node(REPAIR)
+    node.create()
+    repair(node)
+    assert node.written() == {}
+    node.start()
+    repair(node)
+    assert node.written() != {}
+
+
+@pytest.mark.parametrize("state", [nri.CONTAINER_CREATED, nri.CONTAINER_RUNNING])
+def test_so_has_one_that_was_being_made_when_we_came(
+    state: nri.ContainerState.ValueType,
+) -> None:
+    """The runtime says which containers it has started."""
+    node = Node(REPAIR)
+    app = container_at(unified=FILES)
+    app.state = state
+    node.synchronize([app])
+    repair(node)
+    assert (node.written() == {}) is (state == nri.CONTAINER_CREATED)
+
+
+def test_an_update_is_what_is_right_from_then_on(node: Node) -> None:
+    """And not what it was before."""
+    node.update(asking(limit_bytes=2 * GIB))
+    node.kernel.write(f"{CONTAINER}/memory.max", str(2 * GIB))
+    node.post_update()
+    node.written()
+    repair(node)
+    assert node.written() == {}
+
+
+def test_what_is_set_explicitly_is_nothing_to_repair(node: Node) -> None:
+    """Somebody asked for it, and the runtime has written it."""
+    node.update(asking({"memory.max": str(3 * GIB)}, limit_bytes=2 * GIB))
+    node.kernel.write(f"{CONTAINER}/memory.max", str(3 * GIB))
+    node.post_update()
+    node.written()
+    repair(node)
+    assert node.written() == {}
+
+
+def test_an_update_that_was_not_noted_is_nothing_to_repair(node: Node) -> None:
+    """Repair may be off for a while, and on again."""
+    for config in ("", "resources: {enabled: false}"):
+        configure(node.plugin, config)
+        node.update(asking(limit_bytes=2 * GIB))
+        node.kernel.write(f"{CONTAINER}/memory.max", str(2 * GIB))
+        node.post_update()
+        configure(node.plugin, REPAIR)
+        node.written()
+        repair(node)
+        assert node.written() == {}
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 1000.0])
+def test_a_container_that_is_being_updated_is_left_alone(
+    patience_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the runtime has been silent for so long that it must have failed."""
+    monkeypatch.setattr(writing, "UPDATE_PATIENCE_S", patience_s)
+    node = Node(REPAIR)
+    node.create()
+    node.start()
+    node.update(asking(limit_bytes=2 * GIB))
+    repair(node)
+    assert (node.written() == {}) is (patience_s > 0)
+
+
+def test_a_container_that_changes_while_others_are_repaired_is_left_alone() -> None:
+    """What was looked up at the beginning of the round is old by then."""
+    node = Node(REPAIR)
+    second = container_at(f"{POD}/{2:064x}", 2)
+    node.kernel.add(f"{POD}/{2:064x}")
+    node.create()
+    node.create(second)
+    node.start()
+    node.start(second)
+    write = node.kernel.write
+    happens: list[Callable[[], object]] = [
+        lambda: node.update(asking(limit_bytes=2 * GIB), second),
+        lambda: node.post_update(second),
+    ]
+
+    def interrupted(path: str, value: str) -> None:
+        while happens:
+            happens.pop(0)()
+        write(path, value)
+
+    node.kernel.write = interrupted  # type: ignore[method-assign]
+    repair(node)
+    assert not any(f"{2:064x}" in path for path in node.written())
+
+
+def test_a_container_without_a_cgroup_is_no_trouble(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has exited, or is not made yet; the others are repaired all the same."""
+    node.create(container_at(f"{POD}/{2:064x}", 2))
+    node.create(container_at("nowhere", 3))
+    node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
+    caplog.clear()
+    repair(node)
+    assert node.written() == {f"{AT}/memory.max": FILES["memory.max"]}
+    assert caplog.messages == []
+
+
+def test_a_container_that_is_removed_is_forgotten_everywhere(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By us at once, and by the executor and its journal soon."""
+    forgotten: list[str] = []
+    monkeypatch.setattr(node.plugin._hands, "forget", forgotten.append)
+    node.remove()
+    assert len(node.plugin.inventory) == 0
+    assert forgotten == []
+    node.keeper.work()
+    assert forgotten == [CONTAINER]
+    node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
+    repair(node)
+    assert node.written() == {}
+
+
+def test_repair_can_be_switched_off_again(node: Node) -> None:
+    """By a reload, like everything else."""
+    configure(node.plugin, "")
+    assert node.keeper.again is None
+
+
+def test_where_nobody_can_write_repair_is_off_and_that_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The user has asked for something that this node cannot do."""
+    from nriplugin.doors.nri.plugin import NodePlugin
+
+    plugin = NodePlugin()
+    configure(plugin, REPAIR)
+    assert caplog.messages == [
+        "repair: on, but the cgroups cannot be written: left alone"
+    ]

@@ -1,0 +1,181 @@
+"""The facts of a node, as far as they can be had."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from support.trees import CGROUPS, V2_FILES, make
+
+from nriplugin.cgroup.locate.detect import detect_node
+from nriplugin.cgroup.locate.paths import Driver
+from nriplugin.cgroup.types.tree import Tree
+from nriplugin.engine.allowed_files import ALLOWABLE
+from nriplugin.engine.model import CORE_FILES
+from nriplugin.node import facts
+from nriplugin.node.facts import container_files, node_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from nriplugin.engine.model import NodeFacts
+
+KUBEPODS = "/kubepods"
+MEMINFO = "MemTotal:        1024 kB\nMemFree: 5 kB\n"
+
+
+@pytest.fixture(autouse=True)
+def meminfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "meminfo"
+    file.write_text(MEMINFO)
+    monkeypatch.setattr(facts, "_MEMINFO", str(file))
+    return file
+
+
+class Place:
+    """A node that is a directory."""
+
+    def __init__(self, root: Path, version: int, cgroups: Iterable[str]) -> None:
+        self.root = root / "cgroup"
+        make(version, self.root, cgroups).files.close()  # type: ignore[attr-defined]
+        environ = {"CGROUP_DRIVER": "cgroupfs"}
+        self.node = detect_node(environ, str(root), str(self.root))
+
+    def write(self, file: str, content: str) -> None:
+        (self.root / file.strip("/")).write_text(content)
+
+    def remove(self, file: str) -> None:
+        (self.root / file.strip("/")).unlink()
+
+    def facts(self) -> NodeFacts:
+        with self.node.open_files() as files:
+            return node_facts(self.node, Tree(files, self.node.version.number))
+
+
+def v2(tmp_path: Path, cgroups: Iterable[str] = CGROUPS) -> Place:
+    return Place(tmp_path, 2, cgroups)
+
+
+def test_a_node_of_version_2(tmp_path: Path) -> None:
+    """What its kernel, its mounts and its kubelet say."""
+    place = v2(tmp_path)
+    place.write(f"{KUBEPODS}/memory.max", "524288\n")
+    found = place.facts()
+    assert (found.cgroup_version, found.driver) == (2, Driver.CGROUPFS)
+    assert "plain directory" in found.cgroup_evidence
+    assert found.files == (ALLOWABLE & set(V2_FILES))
+    assert found.page_bytes == os.sysconf("SC_PAGE_SIZE")
+    assert found.memory_capacity_bytes == 1024 * 1024
+    assert found.memory_allocatable_bytes == 512 * 1024
+    assert found.kernel is not None
+    assert found.kernel > (3, 0)
+    assert found.writable
+
+
+def test_a_node_of_version_1(tmp_path: Path) -> None:
+    """Nothing is sent there, so nothing is claimed; memory is memory."""
+    found = Place(tmp_path, 1, CGROUPS).facts()
+    assert (found.cgroup_version, found.writable) == (1, False)
+    assert found.files == CORE_FILES
+    assert found.memory_allocatable_bytes == found.memory_capacity_bytes
+
+
+def test_without_a_tree(tmp_path: Path) -> None:
+    """Such as in a container that is not given the node's cgroups."""
+    found = node_facts(v2(tmp_path).node, None)
+    assert (found.files, found.writable) == (CORE_FILES, False)
+    assert found.memory_allocatable_bytes == found.memory_capacity_bytes == 1024 * 1024
+
+
+def test_before_there_are_pods(tmp_path: Path) -> None:
+    """What is true everywhere; the mount may be writable all the same."""
+    found = v2(tmp_path, ()).facts()
+    assert (found.files, found.writable) == (CORE_FILES, True)
+    assert found.memory_allocatable_bytes == found.memory_capacity_bytes
+
+
+def test_a_kernel_without_burst(tmp_path: Path) -> None:
+    """What kubepods lacks, its containers lack."""
+    place = v2(tmp_path)
+    place.remove(f"{KUBEPODS}/cpu.max.burst")
+    found = place.facts()
+    assert "cpu.max.burst" not in found.files
+    assert found.files > CORE_FILES
+
+
+def test_a_kernel_with_more(tmp_path: Path) -> None:
+    """openEuler's levels, and what only some builds have."""
+    place = v2(tmp_path)
+    more = {"cpu.qos_level", "memory.qos_level", "cpu.uclamp.max", "memory.zswap.max"}
+    for file in more:
+        place.write(f"{KUBEPODS}/{file}", "0\n")
+    assert more < place.facts().files
+
+
+@pytest.mark.parametrize("missing", ["cpu", "memory", "io", "pids"])
+def test_a_controller_that_is_not_handed_on(missing: str, tmp_path: Path) -> None:
+    """kubepods has its files, and its containers do not."""
+    place = v2(tmp_path)
+    others = {"cpu", "memory", "io", "pids"} - {missing}
+    place.write(f"{KUBEPODS}/cgroup.subtree_control", " ".join(others) + "\n")
+    found = place.facts().files
+    assert {file.partition(".")[0] for file in found} == others
+
+
+def test_before_anything_is_handed_on(tmp_path: Path) -> None:
+    """The kubelet has only just made it."""
+    place = v2(tmp_path)
+    place.write(f"{KUBEPODS}/cgroup.subtree_control", "\n")
+    assert place.facts().files == CORE_FILES
+
+
+def test_no_telling(tmp_path: Path) -> None:
+    """Is told from having no file at all."""
+    place = v2(tmp_path)
+    with place.node.open_files() as files:
+        tree = Tree(files, 2)
+        assert container_files(tree, "/gone") is None
+        assert container_files(tree, f"{KUBEPODS}/../..") is None
+        assert container_files(tree, KUBEPODS)
+        assert container_files(Tree(files, 1), KUBEPODS) is None
+        place.write(f"{KUBEPODS}/cgroup.subtree_control", "hugetlb\n")
+        assert container_files(tree, KUBEPODS) == frozenset()
+
+
+@pytest.mark.parametrize("limit", ["max\n", "0\n", "much\n", ""])
+def test_allocatable_is_everything_where_the_kubelet_sets_no_limit(
+    limit: str, tmp_path: Path
+) -> None:
+    """Or one that makes no sense."""
+    place = v2(tmp_path)
+    place.write(f"{KUBEPODS}/memory.max", limit)
+    assert place.facts().memory_allocatable_bytes == 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    "content", ["", "MemTotal: 5 MB\n", "MemTotal: much kB\n", "MemTotal:\n", "é\n"]
+)
+def test_an_odd_meminfo(content: str, tmp_path: Path, meminfo: Path) -> None:
+    """Then the capacity is not known, and nothing is made up."""
+    meminfo.write_text(content)
+    assert v2(tmp_path).facts().memory_capacity_bytes is None
+
+
+def test_no_meminfo(tmp_path: Path, meminfo: Path) -> None:
+    """Likewise; what the kubelet says is known still."""
+    meminfo.unlink()
+    place = v2(tmp_path)
+    place.write(f"{KUBEPODS}/memory.max", "4096\n")
+    found = place.facts()
+    assert found.memory_capacity_bytes is None
+    assert found.memory_allocatable_bytes == 4096
+
+
+def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is, there are facts, and no exception."""
+    monkeypatch.undo()
+    found = node_facts(detect_node({}), None)
+    assert found.memory_capacity_bytes
+    assert found.kernel

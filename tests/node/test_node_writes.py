@@ -1,0 +1,298 @@
+"""Hands: where a decision's writes go, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+from cgroup.kernels import Kernel
+from node.writing import BURST, hands_on, kernel_with, part, write
+from support.trees import CGROUPS, CONTAINER, CONTAINER_ID, POD
+
+from nriplugin.cgroup.types.registry import Type
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.updates import Status
+from nriplugin.convert.validate import check
+from nriplugin.engine.allowed_files import ALLOWABLE, check_raw
+from nriplugin.engine.decision import Level
+from nriplugin.errors import ConfigError
+from nriplugin.node.direct_writes import Hands, add_raw, updates_of
+
+LEVEL_FILES = ("cpu.qos_level", "memory.qos_level")
+
+# Valid, and another than the file of a new cgroup has.
+VALUES = {
+    "cpu.weight": "59",
+    "cpu.idle": "1",
+    "cpu.max": "50000 20000",
+    "cpu.max.burst": "1000",
+    "cpu.uclamp.min": "12.50",
+    "cpu.uclamp.max": "55",
+    "io.weight": "default 50",
+    "io.bfq.weight": "50",
+    "memory.min": "8192",
+    "memory.low": "8192",
+    "memory.high": "8192",
+    "memory.max": "8192",
+    "memory.swap.max": "0",
+    "memory.swap.high": "8192",
+    "memory.zswap.max": "8192",
+    "memory.zswap.writeback": "1",
+    "memory.oom.group": "1",
+    "pids.max": "7",
+    "cpu.qos_level": "-1",
+    "memory.qos_level": "-1",
+}
+
+
+def test_a_pod_is_written_before_its_container() -> None:
+    """The order is the decision's: what is above has to be there first."""
+    kernel = kernel_with(files=[(f"{POD}/cpu.max", "100000 100000")])
+    kernel.files[f"{CONTAINER}/cpu.max"] = "100000 100000"
+    outcomes = hands_on(kernel).carry_out(
+        [part(BURST, 40000), write(BURST, "40000")], POD, CONTAINER
+    )
+    assert kernel.writes == [
+        (f"{POD}/{BURST}", "40000"),
+        (f"{CONTAINER}/{BURST}", "40000"),
+    ]
+    assert [outcome.status for outcome in outcomes] == [Status.WRITTEN] * 2
+
+
+def test_what_is_no_part_is_written_as_it_is() -> None:
+    """A level is not a sum, whatever the containers have."""
+    kernel = kernel_with(
+        files=[(f"{at}/cpu.qos_level", "0") for at in (POD, CONTAINER)]
+    )
+    hands_on(kernel).carry_out([write("cpu.qos_level", "-1", Level.POD)], POD)
+    assert kernel.writes == [(f"{POD}/cpu.qos_level", "-1")]
+
+
+def test_before_there_is_a_container_nothing_is_written_to_it() -> None:
+    """The pod's part of the same decision is."""
+    kernel = kernel_with(files=[(f"{POD}/cpu.max", "100000 100000")])
+    hands_on(kernel).carry_out([part(BURST, 5000), write(BURST, "5000")], POD)
+    assert kernel.writes == [(f"{POD}/{BURST}", "5000")]
+
+
+def test_nothing_to_do_asks_nobody() -> None:
+    """Most decisions have no writes."""
+    kernel = kernel_with()
+    assert hands_on(kernel).carry_out([], POD, CONTAINER) == []
+    assert hands_on(kernel).put({}, CONTAINER) == []
+    assert kernel.reads == 0
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        "",
+        "/",
+        "/kubepods",
+        "/kubepods/burstable",
+        CONTAINER,
+        "/system.slice",
+        "/system.slice/podx",
+        f"{POD}/..",
+        "/kubepods/podx/../../system.slice",
+        "/kubepods.slice/kubepods-podx.slice/../../system.slice",
+    ],
+)
+def test_what_is_no_pod_is_not_written(pod: str) -> None:
+    """Neither for a sum nor for a value of its own."""
+    kernel = kernel_with("/system.slice", "/kubepods", "/kubepods/podx", CONTAINER)
+    writes = [
+        write("cpu.weight", "5", Level.POD),
+        part("memory.low", 8192),
+        part("memory.low", 8192, Level.ANCESTORS),
+        write("cpu.weight", "5"),
+    ]
+    hands_on(kernel).carry_out(writes, pod)
+    hands_on(kernel).carry_out(writes, pod, f"{pod}/c")
+    assert kernel.writes == []
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        "/system.slice/x.scope",
+        f"/kubepods/podother/{CONTAINER_ID}",
+        "/kubepods",
+        POD,
+        f"{POD}/",
+        f"{POD}/crio-conmon-{CONTAINER_ID}",
+        f"{POD}/..",
+        f"{POD}/../../../system.slice",
+    ],
+)
+def test_what_is_no_container_of_the_pod_is_not_written(container: str) -> None:
+    """Not even its pod is: somebody has mixed things up."""
+    kernel = kernel_with(
+        "/system.slice",
+        "/kubepods",
+        POD,
+        f"/kubepods/podother/{CONTAINER_ID}",
+        f"{POD}/crio-conmon-{CONTAINER_ID}",
+    )
+    hands = hands_on(kernel)
+    hands.carry_out([write("cpu.weight", "5")], POD, container)
+    assert kernel.writes == []
+    if not container.startswith("/kubepods/podother"):
+        hands.put({"cpu.weight": "5"}, container)
+        assert kernel.writes == []
+
+
+@pytest.mark.parametrize("file", sorted(ALLOWABLE | set(LEVEL_FILES)))
+def test_every_file_that_is_decided_can_be_written(file: str) -> None:
+    """With a value that the engine's own checks let through."""
+    value = VALUES[file]
+    check(file, value)
+    if file in ALLOWABLE:
+        check_raw(file, value)
+    kernel = kernel_with()
+    kernel.files.setdefault(f"{CONTAINER}/{file}", "0")
+    hands = hands_on(kernel)
+    outcomes = hands.put({file: value}, CONTAINER)
+    assert {outcome.path for outcome in outcomes} == {f"{CONTAINER}/{file}"}
+    assert {outcome.status for outcome in outcomes} == {Status.WRITTEN}
+    assert kernel.files[f"{CONTAINER}/{file}"] == value.removeprefix("default ")
+    assert {outcome.update.origin for outcome in outcomes} == {"nriplugin"}
+
+
+def test_cpu_max_is_two_types_and_one_write() -> None:
+    """Between two writes it would be neither the old nor the new."""
+    types = [u.type for u in updates_of("cpu.max", "50000 20000", CONTAINER)]
+    assert types == [Type.CPU_QUOTA, Type.CPU_PERIOD]
+    kernel = kernel_with()
+    hands_on(kernel).put({"cpu.max": "50000 20000"}, CONTAINER)
+    assert kernel.writes == [(f"{CONTAINER}/cpu.max", "50000 20000")]
+
+
+def test_a_quota_alone_keeps_the_period() -> None:
+    """As the kernel does."""
+    kernel = kernel_with(files=[(f"{CONTAINER}/cpu.max", "max 20000")])
+    hands_on(kernel).put({"cpu.max": "50000"}, CONTAINER)
+    assert kernel.files[f"{CONTAINER}/cpu.max"] == "50000 20000"
+
+
+@pytest.mark.parametrize("old", ["max 100000", "20000 100000", "90000 100000"])
+def test_quota_and_burst_together_in_whatever_order(old: str) -> None:
+    """The one that the kernel takes now goes first."""
+    kernel = kernel_with(files=[(f"{CONTAINER}/cpu.max", old)])
+    kernel.files[f"{CONTAINER}/{BURST}"] = "15000"
+    files = {BURST: "40000", "cpu.max": "50000 100000"}
+    outcomes = hands_on(kernel).put(files, CONTAINER)
+    assert all(outcome.ok for outcome in outcomes)
+    assert kernel.files[f"{CONTAINER}/{BURST}"] == "40000"
+
+
+def test_an_idle_container_is_woken_before_it_gets_a_weight() -> None:
+    """The kernel takes no weight beside cpu.idle."""
+    kernel = kernel_with(files=[(f"{CONTAINER}/cpu.idle", "1")])
+    outcomes = hands_on(kernel).put({"cpu.weight": "59", "cpu.idle": "0"}, CONTAINER)
+    assert all(outcome.ok for outcome in outcomes)
+    assert kernel.files[f"{CONTAINER}/cpu.weight"] == "59"
+
+
+def test_what_a_file_holds_is_left_alone() -> None:
+    """Also where the kernel spells it otherwise."""
+    shown = {
+        "cpu.weight": ("59", "59"),
+        "cpu.uclamp.min": ("12.5", "12.50"),
+        "cpu.uclamp.max": ("100", "max"),
+        "memory.high": ("5000", "4096"),
+    }
+    kernel = kernel_with(
+        files=[(f"{CONTAINER}/{file}", there) for file, (_, there) in shown.items()]
+    )
+    files = {file: wanted for file, (wanted, _) in shown.items()}
+    outcomes = hands_on(kernel).put(files, CONTAINER)
+    assert [outcome.status for outcome in outcomes] == [Status.SKIPPED] * len(files)
+    assert kernel.writes == []
+    kernel.files[f"{CONTAINER}/cpu.uclamp.min"] = "12.51"
+    hands_on(kernel).put(files, CONTAINER)
+    assert kernel.writes == [(f"{CONTAINER}/cpu.uclamp.min", "12.5")]
+
+
+def test_a_cgroup_that_is_gone_is_no_error() -> None:
+    """Containers go while somebody decides about them."""
+    kernel = kernel_with()
+    hands = hands_on(kernel)
+    kernel.remove(POD)
+    writes = [
+        part(BURST, 5000),
+        part("memory.low", 8192, Level.ANCESTORS),
+        write("cpu.weight", "5", Level.POD),
+        write("cpu.weight", "5"),
+    ]
+    outcomes = hands.carry_out(writes, POD, CONTAINER)
+    assert [outcome.status for outcome in outcomes] == [Status.GONE] * 2
+    assert [o.status for o in hands.put({"cpu.weight": "5"}, CONTAINER)] == [
+        Status.GONE
+    ]
+    assert kernel.writes == []
+
+
+def test_forgotten_is_looked_at_again() -> None:
+    """What was written to a cgroup that is gone says nothing about the next one."""
+    kernel = kernel_with()
+    tree = kernel.tree
+    hands = Hands(tree, Executor(tree))
+    hands.put({"cpu.weight": "59"}, CONTAINER)
+    kernel.files[f"{CONTAINER}/cpu.weight"] = "1"
+    hands.put({"cpu.weight": "59"}, CONTAINER)
+    assert kernel.files[f"{CONTAINER}/cpu.weight"] == "1"
+    hands.forget(POD)
+    hands.put({"cpu.weight": "59"}, CONTAINER)
+    assert kernel.files[f"{CONTAINER}/cpu.weight"] == "59"
+
+
+def test_one_failure_is_its_own() -> None:
+    """The kernel's answer is in the outcome, and the others are written."""
+    kernel = kernel_with(files=[(f"{CONTAINER}/cpu.idle", "1")])
+    outcomes = hands_on(kernel).put(
+        {"cpu.weight": "59", "memory.high": "8192"}, CONTAINER
+    )
+    assert [outcome.status for outcome in outcomes] == [Status.FAILED, Status.WRITTEN]
+    assert "cpu.idle is 1" in outcomes[0].reason
+
+
+def test_a_file_that_no_version_has_is_a_mistake_of_the_callers() -> None:
+    """The engine decides about no such file."""
+    with pytest.raises(ConfigError, match=r"'cpu\.nonsense' not found"):
+        hands_on(kernel_with()).put({"cpu.nonsense": "1"}, CONTAINER)
+
+
+def test_files_with_a_type_keep_it() -> None:
+    """Only the others are taken as they are; on v1 there is nothing to add."""
+    tree, old = Kernel(2).tree, Kernel(1).tree
+    before = {resource.type for resource in tree.registry}
+    for file in ALLOWABLE:
+        add_raw(tree, file)
+        add_raw(old, file)
+    added = {resource.type for resource in tree.registry} - before
+    assert added == {
+        "cpu.uclamp.min",
+        "cpu.uclamp.max",
+        "memory.swap.high",
+        "memory.zswap.max",
+        "memory.zswap.writeback",
+    }
+    assert tree.registry.get("cpu.uclamp.max").controller == "cpu"
+    assert {r.type for r in old.registry} == {r.type for r in Kernel(1).tree.registry}
+
+
+def test_a_burst_is_also_for_the_cgroup_that_crun_has_below() -> None:
+    """Both have the container's quota, and the kernel compares in each."""
+    inner = f"{CONTAINER}/container"
+    kernel = kernel_with(*CGROUPS, inner)
+    for cgroup in (CONTAINER, inner):
+        kernel.files[f"{cgroup}/cpu.max"] = "50000 100000"
+    hands = hands_on(kernel)
+    hands.carry_out([write(BURST, "20000"), write("cpu.weight", "7")], POD, CONTAINER)
+    hands.put({BURST: "10000"}, CONTAINER)
+    assert kernel.writes == [
+        (f"{CONTAINER}/{BURST}", "20000"),
+        (f"{inner}/{BURST}", "20000"),
+        (f"{CONTAINER}/cpu.weight", "7"),
+        (f"{CONTAINER}/{BURST}", "10000"),
+        (f"{inner}/{BURST}", "10000"),
+    ]

@@ -1,0 +1,47 @@
+"""Hands on a model of a kernel, and writes for them to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cgroup.kernels import Kernel
+from support.trees import CGROUPS
+
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.convert.result import Rule
+from nriplugin.engine.decision import Level, When, Why, Write
+from nriplugin.node.direct_writes import Hands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BURST = "cpu.max.burst"
+LOW = "memory.low"
+PAGE = 4096
+
+WHY = Why("test", Rule((), "as the test says"), "a test")
+
+
+def write(
+    file: str, value: str, level: Level = Level.CONTAINER, *, part: bool = False
+) -> Write:
+    """Return a write that is due."""
+    return Write(file, value, level, When.BEFORE, part, WHY)
+
+
+def part(file: str, value: int, level: Level = Level.POD) -> Write:
+    """Return one container's part of a sum."""
+    return write(file, str(value), level, part=True)
+
+
+def hands_on(kernel: Kernel) -> Hands:
+    """Return hands that remember nothing, so that every call looks at the files."""
+    tree = kernel.tree
+    return Hands(tree, Executor(tree, refresh_s=0))
+
+
+def kernel_with(*cgroups: str, files: Iterable[tuple[str, str]] = ()) -> Kernel:
+    """Return a kernel with the usual cgroups, or these, and these contents."""
+    kernel = Kernel(2, cgroups or CGROUPS)
+    kernel.files.update(files)
+    return kernel
