@@ -29,9 +29,9 @@ from nriplugin.kube.sent import sent_for
 
 if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.settings import Config
-    from nriplugin.kube.manifests import Pod
-    from nriplugin.kube.podspec import Container, PodSpec
+    from nriplugin.engine.settings import EngineConfig
+    from nriplugin.kube.manifests import ManifestPod
+    from nriplugin.kube.podspec import ContainerSpec, PodSpec
     from nriplugin.kube.quantity import Quantity
 
 # A node of today, for whoever explains without one; neither its memory nor what starts
@@ -116,8 +116,8 @@ class ExplainedPod:
 
 
 def explain_pod(
-    pod: Pod,
-    config: Config = DEFAULT_CONFIG,
+    pod: ManifestPod,
+    config: EngineConfig = DEFAULT_CONFIG,
     facts: model.NodeFacts = TYPICAL_NODE,
 ) -> ExplainedPod:
     """Explain a pod and all of its containers.
@@ -155,11 +155,11 @@ def explain_pod(
 
 
 def _explain_container(
-    container: Container,
+    container: ContainerSpec,
     spec: PodSpec,
     qos: QOSClass,
     subject: model.Pod,
-    config: Config,
+    config: EngineConfig,
     facts: model.NodeFacts,
 ) -> ExplainedContainer:
     sent = sent_for(container, spec)
@@ -222,12 +222,12 @@ def _explain_container(
     )
 
 
-def _memory_request(container: Container) -> int:
+def _memory_request(container: ContainerSpec) -> int:
     requests = default_requests(container.requests, container.limits)
     return value(requests.get("memory", 0))
 
 
-def _scored_request(container: Container, spec: PodSpec) -> int:
+def _scored_request(container: ContainerSpec, spec: PodSpec) -> int:
     """Return the request that kubelet's OOM score stands for.
 
     That of a sidecar is at least the least request of the pod's main containers, so

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nriplugin.convert import Curve
-from nriplugin.engine.settings import Config, MemoryQoSSettings, Settings
+from nriplugin.engine.settings import EngineConfig, MemoryQoSSettings, Settings
 from nriplugin.errors import ConfigError
 from nriplugin.explain import (
     TYPICAL_NODE,
@@ -159,7 +159,7 @@ def test_a_sidecars_estimate_is_its_smallest_siblings() -> None:
     }
     [pod] = read_manifests([document]).pods
     facts = dataclasses.replace(TYPICAL_NODE, memory_capacity_bytes=64 << 30)
-    config = Config(base=Settings(memory_qos=MemoryQoSSettings(enabled=True)))
+    config = EngineConfig(base=Settings(memory_qos=MemoryQoSSettings(enabled=True)))
     found = {
         one.name: {file.file: file.value for file in one.files}
         for one in explain_pod(pod, config, facts).containers

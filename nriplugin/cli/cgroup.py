@@ -16,7 +16,7 @@ from nriplugin.errors import CgroupError, ConfigError
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.locate.walk import Found
     from nriplugin.cgroup.types.registry import Resource
     from nriplugin.cgroup.types.tree import Tree
@@ -148,7 +148,7 @@ def resource_named(tree: Tree, name: str) -> Resource:
         raise ConfigError(f"TYPE: {name!r}, expected one of {known}") from None
 
 
-def cgroup_named(tree: Tree, node: Node, where: str) -> str:
+def cgroup_named(tree: Tree, node: DetectedNode, where: str) -> str:
     """Find the cgroup that a path, a pod UID or a container ID names.
 
     Raises:

@@ -28,7 +28,7 @@ from nriplugin.errors import CgroupError, ConfigError
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.registry import Resource
 
 ORIGIN = "nriplugin cgroup set"
@@ -113,7 +113,7 @@ def _bytes(given: str) -> str:
     return str(value(given, "VALUE"))
 
 
-def _journal(node: Node, state_dir: str | None) -> Journal | None:
+def _journal(node: DetectedNode, state_dir: str | None) -> Journal | None:
     if node.plain and state_dir is None:
         return None  # a copy, which has no place in the node's own journal
     return Journal(state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR)

@@ -18,7 +18,7 @@ from nriplugin.stopping import StopFlag, stopping_on_signals
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.doors.cri.door import Door
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,9 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _door_of(node: Node, runtime: str, stack: ExitStack, *, read_only: bool) -> Door:
+def _door_of(
+    node: DetectedNode, runtime: str, stack: ExitStack, *, read_only: bool
+) -> Door:
     """Look at the node, and return the door for it; the stack closes what is open.
 
     Raises:
@@ -111,7 +113,7 @@ def _door_of(node: Node, runtime: str, stack: ExitStack, *, read_only: bool) -> 
         ) from exc
     # Late: all of them need what may be missing, or belong to this command alone.
     from nriplugin.doors.cri.door import Door
-    from nriplugin.node.direct_writes import Hands
+    from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.node.facts import node_facts
     from nriplugin.node.ownership_records import OwnershipRecords, state_directory
     from nriplugin.state.decision_log import Refusals
@@ -130,7 +132,7 @@ def _door_of(node: Node, runtime: str, stack: ExitStack, *, read_only: bool) -> 
     hands = None
     if facts.writable and not read_only:
         try:
-            hands = stack.enter_context(closing(Hands.of(node, tree)))
+            hands = stack.enter_context(closing(DirectWriter.of(node, tree)))
         except NRIPluginError as exc:
             _log.warning("cgroups are not written: %s", exc)
     facts = replace(facts, writable=hands is not None)

@@ -17,7 +17,7 @@ from nriplugin.convert.readers import from_nri
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.nri.launch import launch_from
 from nriplugin.nri.runner import Runner
-from nriplugin.nri.testing.runtime import Runtime
+from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,13 +71,13 @@ def play() -> Iterator[Step]:
     """Run the play; yield each step as it happens."""
     with tempfile.TemporaryDirectory(prefix="nriplugin-") as directory:
         path = f"{directory}/nri.sock"
-        with Runtime(path) as runtime, _plugin(path):
+        with EmbeddedRuntime(path) as runtime, _plugin(path):
             link = runtime.wait_for_plugin()
             yield Step("RegisterPlugin", f"{link.idx}-{link.name}")
             yield from _play(runtime)
 
 
-def _play(runtime: Runtime) -> Iterator[Step]:
+def _play(runtime: EmbeddedRuntime) -> Iterator[Step]:
     actors = []
     for number, part in enumerate(_PARTS):
         pod = nri.PodSandbox(id=f"p{number}", name=part.pod, namespace="default")

@@ -13,7 +13,7 @@ from nriplugin.errors import CgroupError
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
 
 LABEL_WIDTH = 17
@@ -54,7 +54,7 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def node_of(args: argparse.Namespace) -> Node:
+def node_of(args: argparse.Namespace) -> DetectedNode:
     """Detect the node that the options name."""
     return detect_node(os.environ, args.host_root, args.cgroup_root)
 
@@ -69,7 +69,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def describe(node: Node) -> dict[str, Any]:
+def describe(node: DetectedNode) -> dict[str, Any]:
     """Return everything that was detected, as JSON has it."""
     version, driver = node.version, node.driver
     facts: dict[str, Any] = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
     from nriplugin.cgroup.files import Files
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.tasks.states import CgroupTasks, StatesReader, TaskStates
     from nriplugin.cgroup.types.formats import Pressure
 
@@ -31,7 +31,7 @@ _NO_CGROUP = (*GONE, ENOTDIR, ELOOP, EXDEV)
 COLUMNS = ("RUNNING", "SLEEPING", "STOPPED", "UNINTERRUPTIBLE", "IO-WAIT")
 
 
-class Row(NamedTuple):
+class LoadRow(NamedTuple):
     """A cgroup with its tasks, and the pressure where it is measured."""
 
     cgroup: str
@@ -78,7 +78,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _states_reader(node: Node, files: Files, opened: ExitStack) -> StatesReader:
+def _states_reader(node: DetectedNode, files: Files, opened: ExitStack) -> StatesReader:
     from nriplugin.cgroup.files import PROC_MAGIC, LocalFiles
 
     # Our own, even where the host's is mounted: tasks have the reader's numbers.
@@ -94,8 +94,8 @@ def _states_reader(node: Node, files: Files, opened: ExitStack) -> StatesReader:
 
 
 def _rows(
-    node: Node, tree: Tree, reader: StatesReader, args: argparse.Namespace
-) -> list[Row]:
+    node: DetectedNode, tree: Tree, reader: StatesReader, args: argparse.Namespace
+) -> list[LoadRow]:
     cgroup = _below_root(node, args.path) if args.path else node.layout.kubepods()
     try:
         found = tasks_below(tree.children, reader, cgroup)
@@ -111,10 +111,10 @@ def _rows(
     elif not args.recursive:
         found = found[:1]
     pressure = Reader(tree) if node.version.number == 2 else None
-    return [Row(one.cgroup, one.states, _pressure(pressure, one)) for one in found]
+    return [LoadRow(one.cgroup, one.states, _pressure(pressure, one)) for one in found]
 
 
-def _below_root(node: Node, path: str) -> str:
+def _below_root(node: DetectedNode, path: str) -> str:
     """Return the cgroup; the directory on the machine is understood as well."""
     roots = [*node.mounts.hierarchies.values(), node.cgroup_root]
     for root in sorted(roots, key=len, reverse=True):
@@ -141,7 +141,7 @@ def _pressure(reader: Reader | None, tasks: CgroupTasks) -> dict[str, Pressure |
         return dict.fromkeys(RESOURCES)  # it went away after its tasks were counted
 
 
-def _as_json(row: Row) -> dict[str, object]:
+def _as_json(row: LoadRow) -> dict[str, object]:
     place = identify(row.cgroup)
     return {
         "cgroup": row.cgroup,
@@ -157,7 +157,7 @@ def _as_json(row: Row) -> dict[str, object]:
     }
 
 
-def _print_table(rows: list[Row], with_pressure: bool) -> None:
+def _print_table(rows: list[LoadRow], with_pressure: bool) -> None:
     titles = ["CGROUP", *COLUMNS]
     if with_pressure:
         titles += [f"{name.upper()} %" for name in RESOURCES]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
 
 _log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
+def _plugin_for(node: DetectedNode, *, read_only: bool) -> NodePlugin:
     """Look at the node, and return the plugin for it."""
     directory = state_directory(node)
     records = None if directory is None else OwnershipRecords(directory)
@@ -129,11 +129,12 @@ def _plugin_for(node: Node, *, read_only: bool) -> NodePlugin:
         facts = replace(facts, writable=False)
         return NodePlugin(facts, tree, records=records)
     from nriplugin.doors.nri.writing import WritingPlugin
-    from nriplugin.node.direct_writes import Hands
+    from nriplugin.node.direct_writes import DirectWriter
 
     before = os.path.exists(os.path.join(directory or "", DATABASE))
     plugin = WritingPlugin(
-        *(facts, tree, lambda: Hands.of(node, tree), records), written_before=before
+        *(facts, tree, lambda: DirectWriter.of(node, tree), records),
+        written_before=before,
     )
     if before:
         from nriplugin.config import Config

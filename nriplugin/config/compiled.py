@@ -37,7 +37,7 @@ class Config:
     """What a user can set. Every field has a default that does no harm."""
 
     failure_policy: FailurePolicy = FailurePolicy.IGNORE
-    engine: engine.Config = engine.DEFAULT_CONFIG
+    engine: engine.EngineConfig = engine.DEFAULT_CONFIG
     adopt: AdoptSection = field(default_factory=AdoptSection)
     repair: RepairSection = field(default_factory=RepairSection)
 
@@ -119,7 +119,7 @@ def _compile(file: ConfigFile) -> Config:
         rules.append(RuleMatch(_match(rule.match, f"{where}.match"), settings))
     return Config(
         failure_policy=policy or FailurePolicy.IGNORE,
-        engine=engine.Config(
+        engine=engine.EngineConfig(
             curve=None if file.curve == AUTO else Curve(file.curve),
             base=base,
             rules=tuple(rules),

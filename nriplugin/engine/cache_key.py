@@ -14,7 +14,7 @@ from nriplugin.engine.qos_level import VOLCANO_KEY
 from nriplugin.kube.podgroup import GROUP_KEYS, JOB_KEYS, QUEUE_KEYS, TASK_KEYS
 
 if TYPE_CHECKING:
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 
 class Telling(NamedTuple):
@@ -24,7 +24,7 @@ class Telling(NamedTuple):
     annotations: tuple[str, ...]
 
 
-def telling_keys(config: Config) -> Telling:
+def telling_keys(config: EngineConfig) -> Telling:
     """Return what a configuration's rules and handlers look at."""
     labels: set[str] = set()
     annotations = {VOLCANO_SWITCH, VOLCANO_TIME, VOLCANO_KEY}

@@ -41,7 +41,7 @@ from nriplugin.kube.qos import QOSClass, qos_of_cgroup
 if TYPE_CHECKING:
     from nriplugin.convert import Curve, Resources
     from nriplugin.engine.model import Container, NodeFacts, Pod, Use
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 _DECIDERS = {
     "unifiedAnnotations": decide_unified_annotations,
@@ -66,7 +66,7 @@ def decide(
     pod: Pod,
     container: Container,
     facts: NodeFacts,
-    config: Config,
+    config: EngineConfig,
     use: Use | None = None,
 ) -> Decision:
     """Decide about a container that is about to be made, or exists already.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from nriplugin.convert.model import Amount
     from nriplugin.engine.model import Container, NodeFacts, Pod
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
     from nriplugin.kube.managed import Managed
 
 # Files that kubelet sets itself. A value of any other file that a handler would set
@@ -67,7 +67,7 @@ def others_files(unified: Mapping[str, str], sent: Collection[str]) -> dict[str,
 
 
 def conclude_ours(
-    pod: Pod, container: Container, facts: NodeFacts, config: Config
+    pod: Pod, container: Container, facts: NodeFacts, config: EngineConfig
 ) -> dict[str, str]:
     """Return which of a container's cgroup v2 values came from us, as far as it shows.
 
@@ -91,7 +91,7 @@ def _like_ours(
     container: Container,
     limit: Amount | None,
     facts: NodeFacts,
-    config: Config,
+    config: EngineConfig,
 ) -> dict[str, str]:
     """Return which values are what we would set beside a memory limit."""
     given = container.resources

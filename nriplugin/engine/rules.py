@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nriplugin.engine.model import Container, Pod
-    from nriplugin.engine.settings import Config, Settings
+    from nriplugin.engine.settings import EngineConfig, Settings
     from nriplugin.kube.podgroup import Membership
 
 Pattern = re.Pattern[str]
@@ -66,7 +66,7 @@ class RuleMatch:
 
 
 def select(
-    pod: Pod, container: Container, qos_class: str | None, config: Config
+    pod: Pod, container: Container, qos_class: str | None, config: EngineConfig
 ) -> Settings:
     """Return the settings of the first rule that matches, else the file's."""
     group: Membership | None = None

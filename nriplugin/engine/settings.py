@@ -160,23 +160,23 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class EngineConfig:
     """What decisions follow. Without a curve, the node's own is used."""
 
     curve: Curve | None = None
     base: Settings = field(default_factory=Settings)
     rules: tuple[RuleMatch, ...] = ()
 
-    def without_handlers(self) -> Config:
+    def without_handlers(self) -> EngineConfig:
         """Return the same with every handler off.
 
         An update then converts what we once set, or takes it back, and nothing else.
         """
         fail = self.base.resources.fail_lost_update
         resources = ResourcesSettings(enabled=False, fail_lost_update=fail)
-        return Config(curve=self.curve, base=Settings(resources=resources))
+        return EngineConfig(curve=self.curve, base=Settings(resources=resources))
 
-    def with_failure_policy(self, *, fail: bool) -> Config:
+    def with_failure_policy(self, *, fail: bool) -> EngineConfig:
         """Return the same, with one answer to the failure of any handler."""
         rules = tuple(
             replace(rule, settings=rule.settings.with_failure_policy(fail=fail))
@@ -185,4 +185,4 @@ class Config:
         return replace(self, base=self.base.with_failure_policy(fail=fail), rules=rules)
 
 
-DEFAULT_CONFIG = Config()
+DEFAULT_CONFIG = EngineConfig()

@@ -33,7 +33,7 @@ from nriplugin.errors import ConversionError, NRIPluginError
 if TYPE_CHECKING:
     from nriplugin.convert import Resources
     from nriplugin.engine.model import Container, NodeFacts, Pod, Use
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 SWAP_RULE = Rule(
     ("memory.swap", "memory.limit"),
@@ -53,7 +53,7 @@ def decide_update(
     container: Container,
     asked: Resources,
     facts: NodeFacts,
-    config: Config,
+    config: EngineConfig,
     use: Use | None = None,
     *,
     unasked: bool = False,

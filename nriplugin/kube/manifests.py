@@ -34,7 +34,7 @@ _GROUPS = ("", "apps", "batch", "extensions")
 _MAX_DEPTH = 4
 
 
-class Pod(NamedTuple):
+class ManifestPod(NamedTuple):
     """A pod, named after the object that it comes from."""
 
     kind: str
@@ -57,7 +57,7 @@ class Skipped(NamedTuple):
 class Manifests(NamedTuple):
     """What was in the documents, in their order."""
 
-    pods: list[Pod]
+    pods: list[ManifestPod]
     skipped: list[Skipped]
 
 
@@ -113,7 +113,7 @@ def _flatten(
         )
 
 
-def _read_pod(entry: _Object) -> Pod:
+def _read_pod(entry: _Object) -> ManifestPod:
     metadata = _metadata(entry.content)
     name = _name_in(metadata)
     where = f"{entry.where} ({entry.kind} {name})"
@@ -133,7 +133,7 @@ def _read_pod(entry: _Object) -> Pod:
     for key in _TEMPLATES[entry.kind]:
         own = own[key]
     own = _metadata(own)
-    return Pod(
+    return ManifestPod(
         kind=entry.kind,
         name=name,
         namespace=None if namespace is None else str(namespace),

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nriplugin.kube.amounts import Amounts, Requirements
-    from nriplugin.kube.podspec import Container
+    from nriplugin.kube.podspec import ContainerSpec
 
 
 def default_pod_requests(
-    given: Requirements, containers: Sequence[Container]
+    given: Requirements, containers: Sequence[ContainerSpec]
 ) -> Amounts:
     """Return the pod's requests, with absent ones filled in where it has limits.
 
@@ -33,7 +33,7 @@ def default_pod_requests(
     return {**given.limits, **together, **given.requests}
 
 
-def _requested_together(name: str, containers: Sequence[Container]) -> int | None:
+def _requested_together(name: str, containers: Sequence[ContainerSpec]) -> int | None:
     """Return the most that is requested at any time, in thousandths; None if nothing.
 
     Init containers run one at a time, each beside the sidecars before it; then the

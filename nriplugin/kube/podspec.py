@@ -18,7 +18,7 @@ class Role(StrEnum):
     APP = "app"
 
 
-class Container(NamedTuple):
+class ContainerSpec(NamedTuple):
     """A container; requests and limits as given, without defaults."""
 
     name: str
@@ -30,7 +30,7 @@ class Container(NamedTuple):
 class PodSpec(NamedTuple):
     """Containers in the order in which they start, and the pod's own resources."""
 
-    containers: tuple[Container, ...]
+    containers: tuple[ContainerSpec, ...]
     resources: Requirements | None
     runtime_class: str = ""
 
@@ -62,7 +62,7 @@ def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
 
 def _read_containers(
     spec: Mapping[str, Any], key: str, where: str
-) -> Iterator[Container]:
+) -> Iterator[ContainerSpec]:
     entries = spec.get(key) or []
     if not isinstance(entries, list):
         raise ConfigError(f"{where}.{key}: {entries!r:.60}, expected a list")
@@ -78,4 +78,4 @@ def _read_containers(
             always = entry.get("restartPolicy") == "Always"
             role = Role.SIDECAR if always else Role.INIT
         given = read_requirements(entry.get("resources"), f"{here}.resources")
-        yield Container(name, role, given.requests, given.limits)
+        yield ContainerSpec(name, role, given.requests, given.limits)

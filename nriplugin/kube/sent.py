@@ -14,7 +14,7 @@ from nriplugin.kube.quantity import milli, value
 
 if TYPE_CHECKING:
     from nriplugin.kube.amounts import Amounts
-    from nriplugin.kube.podspec import Container, PodSpec
+    from nriplugin.kube.podspec import ContainerSpec, PodSpec
     from nriplugin.kube.quantity import Quantity
 
 
@@ -28,7 +28,7 @@ class Sent(NamedTuple):
 
 
 def sent_for(
-    container: Container, spec: PodSpec, period_us: int = DEFAULT_PERIOD_US
+    container: ContainerSpec, spec: PodSpec, period_us: int = DEFAULT_PERIOD_US
 ) -> Sent:
     """Return what a kubelet with its default configuration sends."""
     cpu_limit = _limit("cpu", container.limits, spec)

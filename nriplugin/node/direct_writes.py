@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Self
 
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.cgroup.writing.updates import Outcome
     from nriplugin.engine.decision import Write
@@ -48,7 +48,7 @@ _TYPES = {
 _BURST = "cpu.max.burst"
 
 
-class Hands:
+class DirectWriter:
     """Writes to the cgroups of one node, below kubepods and nowhere else."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Hands:
             add_raw(tree, file)
 
     @classmethod
-    def of(cls, node: Node, tree: Tree, state_dir: str | None = None) -> Self:
+    def of(cls, node: DetectedNode, tree: Tree, state_dir: str | None = None) -> Self:
         """Get ready to write on a node.
 
         Raises:

@@ -18,13 +18,13 @@ from nriplugin.engine.runtimes import parse_version
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
 
 _MEMINFO = "/proc/meminfo"
 
 
-def node_facts(node: Node, tree: Tree | None) -> NodeFacts:
+def node_facts(node: DetectedNode, tree: Tree | None) -> NodeFacts:
     """Return the facts, as far as they can be had; without a tree, those without one.
 
     `writable` says what the mount allows; whether there is anybody to write is for the

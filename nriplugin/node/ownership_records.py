@@ -21,7 +21,7 @@ from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, RECORDS, STATE_DIR
 from nriplugin.kube.managed import MAX_LENGTH, parse_managed, render_managed
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.kube.managed import Managed
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _UNFINISHED = ".new"
 
 
-def state_directory(node: Node) -> str | None:
+def state_directory(node: DetectedNode) -> str | None:
     """Return where state is kept; None for a tree that is no node's own."""
     if node.plain:
         return None

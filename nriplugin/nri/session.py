@@ -40,7 +40,7 @@ from nriplugin.nri.updates import UpdateQueue
 from nriplugin.nri.watchdog import NO_DEADLINE, Watchdog
 from nriplugin.policy import FailurePolicy
 from nriplugin.wire.single import write_reply
-from nriplugin.wire.ttrpc import UNDECODABLE, Call, Code, Refusal
+from nriplugin.wire.ttrpc import UNDECODABLE, Call, Code, RefusedStream
 
 if TYPE_CHECKING:
     import socket
@@ -88,7 +88,7 @@ class Session:
             synchronize.FromString, self._synchronize
         )
         self._fallback = Fallback(plugin, self._trunk, self._handlers, self._limited)
-        self._inbox: deque[Call | Refusal | Answer | Deferred] = deque()
+        self._inbox: deque[Call | RefusedStream | Answer | Deferred] = deque()
         self._updates = UpdateQueue(self._trunk.client)
         self._watchdog = Watchdog(self._handler_is_late, DEFAULT_REQUEST_TIMEOUT_S)
         self._registration = 0  # the stream of our RegisterPlugin call
@@ -154,7 +154,7 @@ class Session:
                 event = inbox.popleft()
                 if isinstance(event, (Call, Deferred)):
                     self._handle(event)
-                elif isinstance(event, Refusal):
+                elif isinstance(event, RefusedStream):
                     self._refuse(event)
                 else:
                     self._take_answer(event)
@@ -226,7 +226,7 @@ class Session:
             return self._trunk.failure(call.stream_id, code, reason)
         return self._fallback.reply_to(call, code, reason)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: RefusedStream) -> None:
         self._limited.log(logging.WARNING, "refused a request: %s", refusal.reason)
         with self._writing:
             self._trunk.send(self._trunk.failure(*refusal))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
 from nriplugin.nri.dispatch import is_event
-from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal
+from nriplugin.wire.ttrpc import Answer, Call, Code, RefusedStream
 
 if TYPE_CHECKING:
     from nriplugin.nri.fallback import Fallback
@@ -56,7 +56,7 @@ class StandIn:
 
     def serve(self) -> list[Deferred | Answer]:
         """Block until the handler is back; return what is left for the plugin."""
-        arrived: deque[Call | Refusal | Answer] = deque()
+        arrived: deque[Call | RefusedStream | Answer] = deque()
         poll = select.poll()
         poll.register(self._back, select.POLLIN)
         poll.register(self._trunk, select.POLLIN)
@@ -82,8 +82,8 @@ class StandIn:
         self._relieved.wait()
         os.close(self._back)
 
-    def _take(self, event: Call | Refusal | Answer) -> None:
-        if isinstance(event, Refusal):
+    def _take(self, event: Call | RefusedStream | Answer) -> None:
+        if isinstance(event, RefusedStream):
             self._trunk.send(self._trunk.failure(*event))
         elif isinstance(event, Answer):
             self._kept.append(event)

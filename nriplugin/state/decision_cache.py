@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.convert import Curve
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 # Some 2 KB each; when there are more, the node has no pattern worth remembering.
 MAX_ANSWERS = 512
@@ -34,7 +34,7 @@ _OURS = SUFFIX.encode()
 _parse_pod = view.PodSandbox.FromString
 
 
-class Answer(NamedTuple):
+class CachedAnswer(NamedTuple):
     """What was decided, and what follows from it."""
 
     decision: Decision
@@ -52,10 +52,10 @@ class Answered:
     __slots__ = ("_answers", "_curves", "_plain", "_telling")
 
     def __init__(
-        self, config: Config, curves: Mapping[str, Curve], *, plain: bool
+        self, config: EngineConfig, curves: Mapping[str, Curve], *, plain: bool
     ) -> None:
         """Remember nothing yet; with `plain`, pods do not count."""
-        self._answers: dict[Any, Answer] = {}
+        self._answers: dict[Any, CachedAnswer] = {}
         self._curves = curves
         self._plain = plain
         self._telling = telling_keys(config)
@@ -106,11 +106,11 @@ class Answered:
             tuple(ours(says)) if _OURS in payload else None,
         )
 
-    def get(self, key: tuple[Any, ...] | None) -> Answer | None:
+    def get(self, key: tuple[Any, ...] | None) -> CachedAnswer | None:
         """Return the answer to the same question, if there was one."""
         return self._answers.get(key)
 
-    def put(self, key: tuple[Any, ...] | None, answer: Answer) -> None:
+    def put(self, key: tuple[Any, ...] | None, answer: CachedAnswer) -> None:
         """Remember an answer."""
         if key is not None:
             if len(self._answers) >= MAX_ANSWERS:

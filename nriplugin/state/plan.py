@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.convert import Curve
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a decision is made from, but for the container."""
 
-    config: Config = DEFAULT_CONFIG
+    config: EngineConfig = DEFAULT_CONFIG
     facts: NodeFacts = field(default_factory=NodeFacts)
     # The curves of pods whose containers differ from the node's, by UID.
     curves: Mapping[str, Curve] = field(default_factory=dict)

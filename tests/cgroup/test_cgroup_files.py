@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from nriplugin.cgroup import files as door
 from nriplugin.cgroup import syscalls
 from nriplugin.cgroup.files import CGROUP2_MAGIC, PROC_MAGIC, LocalFiles
-from nriplugin.cgroup.locate.node_paths import Layout
-from nriplugin.cgroup.locate.paths import Driver, Runtime
+from nriplugin.cgroup.locate.node_paths import NodePaths
+from nriplugin.cgroup.locate.paths import Driver, RuntimeName
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.errors import CgroupError, ConfigError
 
@@ -347,14 +347,14 @@ def test_no_pod_uid_or_container_id_escapes(
     trap: Path, uid: str, container_id: str, driver: Driver
 ) -> None:
     """It is refused when the path is built, or stays below the root."""
-    layout = Layout(2, driver)
+    layout = NodePaths(2, driver)
     with LocalFiles(str(trap), magics=None) as files:
         tree = Tree(files, 2)
         built = []
         with contextlib.suppress(ConfigError):
             built.append(layout.pod("Burstable", uid))
         with contextlib.suppress(ConfigError):
-            runtime = Runtime.CONTAINERD
+            runtime = RuntimeName.CONTAINERD
             built.append(layout.container("Guaranteed", "1", container_id, runtime))
         for cgroup in built:
             assert ".." not in cgroup.split("/")

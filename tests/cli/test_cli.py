@@ -12,7 +12,7 @@ import pytest
 from support.gopeers import ENVIRON, Child
 from support.harness import PATIENCE_S, container, pod, wait_until
 
-from nriplugin.nri.testing.runtime import Behaviour, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 
 
 def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -99,7 +99,7 @@ def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> 
     command = [sys.executable, "-m", "nriplugin", "run"]
     for option, value in zip(spelling, ("me", "42", str(config), path), strict=True):
         command += [option, value]
-    with Runtime(path) as runtime, Child(*command) as child:
+    with EmbeddedRuntime(path) as runtime, Child(*command) as child:
         link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         assert (link.idx, link.name) == ("42", "me")
         created = runtime.create_container(pod(), container(shares=1024))
@@ -115,7 +115,7 @@ def test_run_is_inactive_on_cgroup_v1(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "nriplugin", "run", "--nri-socket", path]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
     try:
-        with Runtime(path) as runtime:
+        with EmbeddedRuntime(path) as runtime:
             runtime.wait_for_plugin(timeout_s=PATIENCE_S)
             app = container(shares=1024)
             created = runtime.create_container(pod(), app)
@@ -145,7 +145,7 @@ def test_a_second_sigterm_does_not_wait(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     brief = Behaviour(request_timeout_s=0.2)
     stuck = Child(sys.executable, "-c", STUCK, path)
-    with Runtime(path, brief) as runtime, stuck as child:
+    with EmbeddedRuntime(path, brief) as runtime, stuck as child:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         runtime.start_container(pod(), container())  # answered by the watchdog
         child.process.send_signal(signal.SIGTERM)

@@ -27,7 +27,7 @@ from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.doors.nri.writing import WritingPlugin
 from nriplugin.engine.model import NodeFacts
 from nriplugin.errors import ConfigError
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.nri.methods import METHODS, PLUGIN_SERVICE
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_asking_has_no_effects(tmp_path: Path) -> None:
     written: list[tuple[str, str]] = []
     executor = Executor(tree, trace=lambda *write: written.append(write))
     facts = NodeFacts(driver="cgroupfs", files=frozenset({"cpu.max.burst", "cpu.max"}))
-    plugin = WritingPlugin(facts, tree, lambda: Hands(tree, executor))
+    plugin = WritingPlugin(facts, tree, lambda: DirectWriter(tree, executor))
     plugin.apply(parse_config("cpuBurst: {enabled: true, percent: 50}", "test"))
     with serving(plugin, tmp_path) as client:
         assert client.create(**APP)["cpu.max.burst"] == "25000"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nriplugin.cgroup.locate.identify import Place, parse_process_cgroups
-from nriplugin.cgroup.locate.paths import Driver, Runtime
+from nriplugin.cgroup.locate.identify import CgroupIdentity, parse_process_cgroups
+from nriplugin.cgroup.locate.paths import Driver, RuntimeName
 
 if TYPE_CHECKING:
     from nodes.machine import Machine
@@ -90,12 +90,12 @@ def test_tree_has_the_pod_and_its_containers(node: Machine, seen: Seen) -> None:
 def test_a_process_tells_its_pod(node: Machine, seen: Seen) -> None:
     """/proc/PID/cgroup of the container's process leads to pod, ID and runtime."""
     place = parse_process_cgroups(seen.process).place()
-    assert place == Place(
+    assert place == CgroupIdentity(
         driver=Driver(node.node.driver),
         qos_class="Burstable",
         pod_uid=seen.pod_uid,
         container_id=seen.container_id,
-        runtime=Runtime.CONTAINERD,
+        runtime=RuntimeName.CONTAINERD,
     )
 
 

@@ -8,7 +8,7 @@ from support.observed import CASES, Key
 
 from nriplugin.cgroup.locate.paths import (
     Driver,
-    Runtime,
+    RuntimeName,
     container_path,
     pod_components,
 )
@@ -33,7 +33,7 @@ NATIVE = {
     "systemd": Curve.QUADRATIC,
     "containerd-1.6": Curve.KEP,
 }
-RUNTIME = {"containerd": Runtime.CONTAINERD, "crio": Runtime.CRIO}
+RUNTIME = {"containerd": RuntimeName.CONTAINERD, "crio": RuntimeName.CRIO}
 
 # By hand, not by our own code: what some containers of these pods must get.
 LITERAL = {

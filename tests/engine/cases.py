@@ -8,9 +8,9 @@ from typing import Any
 from nriplugin.convert import Resources
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod
 from nriplugin.engine.settings import (
-    Config,
     CPUBurstSettings,
     CPUQoSSettings,
+    EngineConfig,
     MemoryQoSLevelSettings,
     MemoryQoSSettings,
     Settings,
@@ -70,9 +70,9 @@ EVERYTHING_ON = Settings(
 )
 
 
-def config(**settings: Any) -> Config:
+def config(**settings: Any) -> EngineConfig:
     """Return a configuration with these settings of handlers."""
-    return Config(base=Settings(**settings))
+    return EngineConfig(base=Settings(**settings))
 
 
 def annotated(**annotations: str) -> Pod:

@@ -10,9 +10,9 @@ from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
 from nriplugin.engine.settings import (
-    Config,
     CPUBurstSettings,
     CPUQoSSettings,
+    EngineConfig,
     Equivalent,
     MemoryQoSLevelSettings,
     MemoryQoSSettings,
@@ -170,7 +170,7 @@ rules = st.builds(
     chosen,
 )
 configs = st.builds(
-    Config,
+    EngineConfig,
     curve=st.none() | st.sampled_from(Curve),
     base=chosen,
     rules=st.just(()) | st.tuples(rules),
@@ -218,7 +218,7 @@ memory_nodes = st.builds(
     writable=switches,
 )
 memory_configs = st.builds(
-    Config,
+    EngineConfig,
     base=st.builds(
         Settings,
         resources=st.builds(ResourcesSettings, enabled=mostly, fail=never),

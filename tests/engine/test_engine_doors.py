@@ -15,7 +15,7 @@ from nriplugin.convert.conversion import EXPLICIT_RULE
 from nriplugin.convert.readers import core_from_nri, from_cri, from_nri, from_oci
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import CORE_FILES, Container, Pod
-from nriplugin.engine.settings import DEFAULT_CONFIG, Config
+from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig
 from nriplugin.engine.updating import decide_update
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ANNOTATIONS = {
 
 def decided(resources: Resources, pod: Pod) -> Decision:
     container = Container(name="app", resources=resources, oom_score_adj=900)
-    return decide(pod, container, NODE, Config(base=EVERYTHING_ON))
+    return decide(pod, container, NODE, EngineConfig(base=EVERYTHING_ON))
 
 
 def test_every_door_gives_the_same_decision() -> None:

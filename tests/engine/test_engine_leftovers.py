@@ -24,7 +24,7 @@ from nriplugin.engine.updating import decide_update
 if TYPE_CHECKING:
     from nriplugin.convert.model import Amount
     from nriplugin.engine.model import Container, NodeFacts
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 BURST = "cpu.max.burst"
 READ_ONLY = replace(NODE, writable=False)
@@ -55,7 +55,7 @@ def updated(
     container: Container,
     asked: Resources = RESIZE,
     facts: NodeFacts = NODE,
-    chosen: Config = DEFAULT_CONFIG,
+    chosen: EngineConfig = DEFAULT_CONFIG,
 ) -> Decision:
     return decide_update(POD, container, asked, facts, chosen)
 
@@ -295,7 +295,7 @@ def test_they_follow_as_the_conversion_would() -> None:
 
 @pytest.mark.parametrize("chosen", [OFF, DEFAULT_CONFIG])
 def test_numbers_that_cannot_be_converted_fail_the_update_that_we_would_undo(
-    chosen: Config,
+    chosen: EngineConfig,
 ) -> None:
     """The runtime would write our old value over them, and kubelet believe it done."""
     with pytest.raises(HandlerFailed, match=r"old cpu\.max"):

@@ -16,7 +16,7 @@ from nriplugin.engine.context import UNSET
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import HandlerFailed, Level, Reason, When
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
-from nriplugin.engine.settings import DEFAULT_CONFIG, Config
+from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig
 from nriplugin.engine.updating import decide_update
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def explicit_of(container: Container) -> dict[str, str]:
 @settings(max_examples=150, deadline=None)
 @given(pods, containers, nodes, configs)
 def test_whatever_is_created(
-    pod: Pod, container: Container, facts: NodeFacts, config: Config
+    pod: Pod, container: Container, facts: NodeFacts, config: EngineConfig
 ) -> None:
     """Every file passes its validator, or there is a counted refusal."""
     decision = decide(pod, container, facts, config)
@@ -119,7 +119,7 @@ def test_whatever_is_updated(
     container: Container,
     asked: Resources,
     facts: NodeFacts,
-    config: Config,
+    config: EngineConfig,
     used: int,
 ) -> None:
     """The same holds for updates; one fails only if our own old value is in its way."""
@@ -142,7 +142,7 @@ def test_whatever_is_updated(
 @settings(max_examples=50, deadline=None)
 @given(pods, containers, nodes, configs)
 def test_the_same_inputs_give_the_same_decision(
-    pod: Pod, container: Container, facts: NodeFacts, config: Config
+    pod: Pod, container: Container, facts: NodeFacts, config: EngineConfig
 ) -> None:
     """Nothing is remembered from one container to the next."""
     first = decide(pod, container, facts, config)

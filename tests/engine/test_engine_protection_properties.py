@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Container, NodeFacts, Pod
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 PROTECTION = ("memory.low", "memory.min")
 
 
@@ -76,7 +76,7 @@ def wishes_of(unified: Mapping[str, str]) -> dict[str, str]:
 @settings(max_examples=100, deadline=None)
 @given(memory_pods, memory_containers, memory_nodes, memory_configs)
 def test_no_created_container_has_more_protected_than_it_may_use(
-    pod: Pod, container: Container, facts: NodeFacts, config: Config
+    pod: Pod, container: Container, facts: NodeFacts, config: EngineConfig
 ) -> None:
     """Whatever handlers, annotations and kubelet's own values come together."""
     container = container._replace(ours=None)
@@ -104,8 +104,8 @@ def test_no_updated_container_has_more_protected_than_it_may_use(
     container: Container,
     asked: Resources,
     facts: NodeFacts,
-    before: Config,
-    after: Config,
+    before: EngineConfig,
+    after: EngineConfig,
 ) -> None:
     """Also where one value is of another configuration, and the other one comes now."""
     # Such a runtime drops what we answer, and without the executor that is the end.

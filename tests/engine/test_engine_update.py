@@ -24,9 +24,9 @@ from nriplugin.engine.decision import Decision, HandlerFailed, Level, When
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
 from nriplugin.engine.settings import (
     DEFAULT_CONFIG,
-    Config,
     CPUBurstSettings,
     CPUQoSSettings,
+    EngineConfig,
     MemoryQoSLevelSettings,
     MemoryQoSSettings,
     QoSLevel,
@@ -43,7 +43,7 @@ def updated(
     asked: Resources,
     container: Container = APP,
     facts: NodeFacts = NODE,
-    chosen: Config = DEFAULT_CONFIG,
+    chosen: EngineConfig = DEFAULT_CONFIG,
     pod: Pod = POD,
     **use: Any,
 ) -> Decision:
@@ -87,7 +87,7 @@ def test_a_resize_derives_anew() -> None:
     """memory.high, memory.low and burst follow the new limits."""
     app = APP._replace(memory_request_bytes=256 * MIB)
     asked = Resources(quota_us=60_000, period_us=100_000, memory_limit_bytes=2 * GIB)
-    files = updated(asked, app, chosen=Config(base=EVERYTHING_ON)).files
+    files = updated(asked, app, chosen=EngineConfig(base=EVERYTHING_ON)).files
     factor_part = (2 * GIB - 256 * MIB) * 9 // 10
     assert files == {
         "cpu.max": "60000 100000",
@@ -102,7 +102,7 @@ def test_a_cpuset_alone_derives_nothing() -> None:
     """kubelet's CPU manager sends these all the time."""
     app = APP._replace(resources=TYPICAL._replace(unified={BURST: "50000"}))
     app = app._replace(ours={BURST: "50000"})
-    chosen = Config(base=EVERYTHING_ON)
+    chosen = EngineConfig(base=EVERYTHING_ON)
     decision = updated(Resources(cpus="0"), app, chosen=chosen)
     assert (decision.files, decision.writes, decision.cleared) == ({}, [], ())
 
@@ -111,7 +111,7 @@ def test_a_cpuset_alone_derives_nothing() -> None:
 def test_a_burst_that_was_only_for_a_while_is_replaced(stored: dict[str, str]) -> None:
     """Runtimes write what they were once sent again at every update."""
     app = APP._replace(resources=TYPICAL._replace(unified=stored), ours=stored)
-    chosen = Config(base=EVERYTHING_ON)
+    chosen = EngineConfig(base=EVERYTHING_ON)
     decision = updated(Resources(cpus="0"), app, chosen=chosen)
     assert decision.files == {BURST: "50000"}
     assert not decision.writes
@@ -122,7 +122,7 @@ def test_raw_annotations_keep_their_files() -> None:
     pod = POD._replace(annotations={f"memory.high{SUFFIX}": "8192"})
     app = APP._replace(memory_request_bytes=0)
     asked = Resources(memory_limit_bytes=2 * GIB)
-    decision = updated(asked, app, pod=pod, chosen=Config(base=EVERYTHING_ON))
+    decision = updated(asked, app, pod=pod, chosen=EngineConfig(base=EVERYTHING_ON))
     assert "memory.high" not in decision.files
     assert decision.files["memory.max"] == str(2 * GIB)
 
@@ -212,7 +212,9 @@ def test_throttling_below_use_by_annotation_is_said() -> None:
     """Of a container that exists; max is below nothing."""
     for value, count in (("4096", 1), ("8192", 0), ("max", 0)):
         pod = POD._replace(annotations={f"memory.high{SUFFIX}": value})
-        chosen = Config(base=replace(EVERYTHING_ON, memory_qos=MemoryQoSSettings()))
+        chosen = EngineConfig(
+            base=replace(EVERYTHING_ON, memory_qos=MemoryQoSSettings())
+        )
         decision = decide(pod, APP, NODE, chosen, Use(memory_bytes=8192))
         assert decision.files["memory.high"] == value
         assert len(decision.warnings) == count

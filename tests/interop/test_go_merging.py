@@ -14,7 +14,7 @@ from support.harness import PATIENCE_S, running
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri import Plugin, session
-from nriplugin.nri.testing.runtime import Behaviour, RequestFailed, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, PluginsFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ class Scripted(Plugin):
 class Pair:
     """Two scripted plugins on each of the two runtimes."""
 
-    def __init__(self, go: GoRuntime, ours: Runtime) -> None:
+    def __init__(self, go: GoRuntime, ours: EmbeddedRuntime) -> None:
         self.go = go
         self.ours = ours
         self.on_go = (Scripted(), Scripted())
@@ -108,7 +108,7 @@ def pair(go_peers: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     with (
         pytest.MonkeyPatch.context() as patch,
         GoRuntime(go_peers, NEWEST) as go,
-        Runtime(path, patient) as ours,
+        EmbeddedRuntime(path, patient) as ours,
         ExitStack() as stack,
     ):
         # What our SDK keeps from a runtime is part of what is compared.
@@ -248,7 +248,7 @@ def go_create(pair: Pair, container: nri.Container) -> Outcome:
 def our_create(pair: Pair, container: nri.Container) -> Outcome:
     try:
         created = pair.ours.create_container(POD, container)
-    except RequestFailed as exc:
+    except PluginsFailed as exc:
         return failure(exc)
     return "created", (plain(created.adjust), by_container(created.updates))
 
@@ -277,7 +277,7 @@ def our_update(
 ) -> Outcome:
     try:
         updated = pair.ours.update_container(POD, container, asked)
-    except RequestFailed as exc:
+    except PluginsFailed as exc:
         return failure(exc)
     return "updated", (plain(updated.resources), by_container(updated.updates))
 
@@ -295,7 +295,7 @@ def go_stop(pair: Pair, container: nri.Container) -> Outcome:
 def our_stop(pair: Pair, container: nri.Container) -> Outcome:
     try:
         return "stopped", by_container(pair.ours.stop_container(POD, container))
-    except RequestFailed as exc:
+    except PluginsFailed as exc:
         return failure(exc)
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.gopeers import CONTAINERD, NEWEST, VERSIONS, Child, release_of, until
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.testing.runtime import Behaviour, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from support.gopeers import CallLog, Release, Starter
 
-    Embedder = Callable[..., Runtime]
+    Embedder = Callable[..., EmbeddedRuntime]
 
 pytestmark = pytest.mark.needs_go
 
@@ -88,13 +88,13 @@ def stub(
 @pytest.fixture
 def embedded(version: str, socket_path: str) -> Iterator[Embedder]:
     """Starts an embedded runtime, by default of the stub's version."""
-    started: list[Runtime] = []
+    started: list[EmbeddedRuntime] = []
 
-    def start(nri_version: str = version, **settings: Any) -> Runtime:
+    def start(nri_version: str = version, **settings: Any) -> EmbeddedRuntime:
         behaviour = Behaviour(
             version=CONTAINERD[nri_version], nri_version=nri_version, **settings
         )
-        runtime = Runtime(socket_path, behaviour)
+        runtime = EmbeddedRuntime(socket_path, behaviour)
         runtime.pods["p1"] = pod()
         for index in range(1, CONTAINERS + 1):
             runtime.containers[f"c{index}"] = container(index)
@@ -107,7 +107,7 @@ def embedded(version: str, socket_path: str) -> Iterator[Embedder]:
         runtime.stop()
 
 
-def live(runtime: Runtime) -> None:
+def live(runtime: EmbeddedRuntime) -> None:
     """Go through the life of a pod with one container."""
     its_pod, its_container = pod(), container(0)
     runtime.run_pod_sandbox(its_pod)

@@ -7,7 +7,7 @@ import pytest
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
 from nriplugin.kube.manifests import UID_PLACEHOLDER, Skipped, read_manifests
-from nriplugin.kube.podspec import Container, Role
+from nriplugin.kube.podspec import ContainerSpec, Role
 
 POD_SPEC: dict[str, Any] = {"containers": [{"name": "app"}]}
 TEMPLATE = {"spec": {"template": {"metadata": {"name": "x"}, "spec": POD_SPEC}}}
@@ -37,7 +37,7 @@ def test_pods_are_found_in_every_kind(kind: str, content: dict[str, Any]) -> Non
     found = read_manifests([{"kind": kind, "metadata": metadata, **content}])
     [only] = found.pods
     assert (only.kind, only.name, only.namespace) == (kind, "web", "shop")
-    assert only.spec.containers == (Container("app", Role.APP, {}, {}),)
+    assert only.spec.containers == (ContainerSpec("app", Role.APP, {}, {}),)
     assert only.uid == UID_PLACEHOLDER
     assert found.skipped == []
 

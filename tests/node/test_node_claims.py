@@ -1,4 +1,4 @@
-"""Hands: parts of sums that no cgroup shows yet, and sums that two write at once."""
+"""Direct writes: parts of sums that no cgroup shows yet, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.engine.decision import Level
 from nriplugin.node.claims import PATIENCE_S, Promises
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,11 +49,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def hands(kernel: Kernel, clock: Clock, tmp_path: Path) -> Iterator[Hands]:
-    """Hands that have raised all above a first container of 4 pages."""
+def hands(kernel: Kernel, clock: Clock, tmp_path: Path) -> Iterator[DirectWriter]:
+    """A DirectWriter that has raised all above a first container of 4 pages."""
     with Journal(str(tmp_path)) as journal:
         tree = kernel.tree
-        hands = Hands(tree, Executor(tree, journal=journal, refresh_s=0))
+        hands = DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0))
         hands.promises = Promises(clock)
         hands.carry_out([low(4)], POD, FIRST)
         kernel.files[f"{FIRST}/{LOW}"] = str(4 * PAGE)
@@ -71,7 +71,7 @@ def raised(kernel: Kernel) -> list[int]:
 
 
 def test_a_promise_outlives_the_removal_of_a_sibling(
-    hands: Hands, kernel: Kernel
+    hands: DirectWriter, kernel: Kernel
 ) -> None:
     """The new container has no cgroup yet, then one without a value, then its own."""
     hands.prepare([low(3)], POD, "c2", NAME)
@@ -94,7 +94,9 @@ def test_a_promise_outlives_the_removal_of_a_sibling(
     assert raised(kernel) == [0, 0, 0]
 
 
-def test_a_promise_that_is_not_kept_is_taken_back(hands: Hands, kernel: Kernel) -> None:
+def test_a_promise_that_is_not_kept_is_taken_back(
+    hands: DirectWriter, kernel: Kernel
+) -> None:
     """The runtime has refused the container, and says so."""
     hands.prepare([low(3)], POD, "c2", NAME)
     hands.promises.end("c2")
@@ -103,7 +105,7 @@ def test_a_promise_that_is_not_kept_is_taken_back(hands: Hands, kernel: Kernel) 
 
 
 def test_a_promise_of_which_nothing_is_heard_ends_by_itself(
-    hands: Hands, kernel: Kernel, clock: Clock
+    hands: DirectWriter, kernel: Kernel, clock: Clock
 ) -> None:
     """And what was raised for it is taken back with the next container that goes."""
     hands.prepare([low(3)], POD, "c2", NAME)
@@ -112,7 +114,9 @@ def test_a_promise_of_which_nothing_is_heard_ends_by_itself(
     assert raised(kernel) == [4, 4, 4]
 
 
-def test_containers_that_do_not_exist_were_promised_nothing(hands: Hands) -> None:
+def test_containers_that_do_not_exist_were_promised_nothing(
+    hands: DirectWriter,
+) -> None:
     """A new connection tells all containers that there are."""
     for key in ("c2", "c3"):
         hands.prepare([low(3)], POD, key, "")
@@ -124,7 +128,7 @@ def test_containers_that_do_not_exist_were_promised_nothing(hands: Hands) -> Non
 
 
 def test_a_container_is_known_by_its_id_once_it_has_one(
-    hands: Hands, kernel: Kernel
+    hands: DirectWriter, kernel: Kernel
 ) -> None:
     """Its cgroup is then recognised by it, and its part is not counted twice."""
     hands.prepare([low(3)], POD, "creation 1")
@@ -136,7 +140,7 @@ def test_a_container_is_known_by_its_id_once_it_has_one(
 
 
 def test_an_update_of_a_container_replaces_its_promise(
-    hands: Hands, kernel: Kernel
+    hands: DirectWriter, kernel: Kernel
 ) -> None:
     """It is created, not started, and gets another limit."""
     kernel.add(SECOND)
@@ -149,14 +153,14 @@ def test_two_containers_that_are_made_before_either_starts(kernel: Kernel) -> No
     """Both parts are in the pod's burst."""
     kernel.remove(FIRST)
     kernel.files[f"{POD}/cpu.max"] = "200000 100000"
-    hands = Hands(kernel.tree, Executor(kernel.tree, refresh_s=0))
+    hands = DirectWriter(kernel.tree, Executor(kernel.tree, refresh_s=0))
     hands.prepare([part(BURST, 30000)], POD, "c1", "a" * 64)
     hands.prepare([part(BURST, 50000)], POD, "c2", NAME)
     assert kernel.files[f"{POD}/{BURST}"] == "80000"
 
 
 def test_a_sum_is_written_before_another_thread_reads_it(
-    hands: Hands, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    hands: DirectWriter, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two threads raise the same pod, and no part is lost."""
     executor = hands._executor
@@ -176,7 +180,7 @@ def test_a_sum_is_written_before_another_thread_reads_it(
 
 
 def test_what_is_lowered_does_not_undo_what_is_promised_meanwhile(
-    hands: Hands, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+    hands: DirectWriter, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The keeper lowers while a request raises."""
     executor = hands._executor

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nriplugin.convert import Resources
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Container, NodeFacts, Pod
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 EVERY_FILE = ALLOWABLE | LEVEL_FILES
 BRANCH = ("/kubepods", QOS, POD, CONTAINER)
@@ -68,7 +68,11 @@ quotas = st.integers(1000, 1 << 40) | st.just("max")
 @settings(max_examples=100, deadline=None)
 @given(pods, containers, nodes, configs, quotas)
 def test_whatever_is_decided_can_be_carried_out(
-    pod: Pod, container: Container, facts: NodeFacts, config: Config, quota: int | str
+    pod: Pod,
+    container: Container,
+    facts: NodeFacts,
+    config: EngineConfig,
+    quota: int | str,
 ) -> None:
     """Writes and files, in the container's own branch and nowhere else."""
     facts = replace(facts, writable=True)
@@ -87,7 +91,7 @@ def test_whatever_an_update_needs_can_be_carried_out(
     container: Container,
     asked: Resources,
     facts: NodeFacts,
-    config: Config,
+    config: EngineConfig,
     quota: int | str,
 ) -> None:
     """Also where the executor writes what a runtime drops."""

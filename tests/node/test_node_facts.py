@@ -34,7 +34,7 @@ def meminfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-class Place:
+class CgroupIdentity:
     """A node that is a directory."""
 
     def __init__(self, root: Path, version: int, cgroups: Iterable[str]) -> None:
@@ -54,8 +54,8 @@ class Place:
             return node_facts(self.node, Tree(files, self.node.version.number))
 
 
-def v2(tmp_path: Path, cgroups: Iterable[str] = CGROUPS) -> Place:
-    return Place(tmp_path, 2, cgroups)
+def v2(tmp_path: Path, cgroups: Iterable[str] = CGROUPS) -> CgroupIdentity:
+    return CgroupIdentity(tmp_path, 2, cgroups)
 
 
 def test_a_node_of_version_2(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_node_of_version_2(tmp_path: Path) -> None:
 
 def test_a_node_of_version_1(tmp_path: Path) -> None:
     """Nothing is sent there, so nothing is claimed; memory is memory."""
-    found = Place(tmp_path, 1, CGROUPS).facts()
+    found = CgroupIdentity(tmp_path, 1, CGROUPS).facts()
     assert (found.cgroup_version, found.writable) == (1, False)
     assert found.files == CORE_FILES
     assert found.memory_allocatable_bytes == found.memory_capacity_bytes

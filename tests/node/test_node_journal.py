@@ -1,4 +1,4 @@
-"""Hands: who is asked before a file is written, and what is kept of it."""
+"""Direct writes: who is asked before a file is written, and what is kept of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.updates import Status
 from nriplugin.engine.decision import Level
 from nriplugin.errors import CgroupError, JournalError
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ class Systemd:
 def test_systemd_is_asked_first() -> None:
     """What is written behind its back is gone with the next daemon-reload."""
     kernel, systemd = kernel_with(), Systemd()
-    hands = Hands(kernel.tree, Executor(kernel.tree, writer=systemd))
+    hands = DirectWriter(kernel.tree, Executor(kernel.tree, writer=systemd))
     writes = [
         part("memory.low", 8192, Level.ANCESTORS),
         write("cpu.weight", "59"),
@@ -76,7 +76,7 @@ def test_the_journal_knows_before_the_file_does(
 
     monkeypatch.setattr(kernel, "write", looking)
     journal = Journal(str(tmp_path))
-    hands = Hands(kernel.tree, Executor(kernel.tree, journal=journal), journal)
+    hands = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal), journal)
     hands.carry_out(
         [part("memory.low", 8192, Level.ANCESTORS), write("cpu.weight", "59")],
         POD,
@@ -92,7 +92,7 @@ def test_without_a_journal_to_write_nothing_is_written(
     """What could not be undone is refused."""
     kernel = kernel_with()
     journal = Journal(str(tmp_path))
-    hands = Hands(kernel.tree, Executor(kernel.tree, journal=journal), journal)
+    hands = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal), journal)
 
     def full(_: object) -> None:
         raise JournalError("journal: disk full")
@@ -126,7 +126,7 @@ def test_hands_of_a_node(
         tree = Tree(files, 2)
         if where == "environment":
             object.__setattr__(node, "plain", False)
-        hands = Hands.of(node, tree, str(state) if where == "argument" else None)
+        hands = DirectWriter.of(node, tree, str(state) if where == "argument" else None)
         [outcome] = hands.put({"cpu.weight": "59"}, CONTAINER)
         hands.close()
     assert outcome.status is Status.WRITTEN
@@ -146,6 +146,6 @@ def test_a_tree_that_cannot_be_written(
 
     monkeypatch.setattr(kernel, "write", read_only)
     with Journal(str(tmp_path)) as journal:
-        hands = Hands(kernel.tree, Executor(kernel.tree, journal=journal))
+        hands = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal))
         outcomes = hands.put({"cpu.weight": "59", "pids.max": "7"}, CONTAINER)
     assert [(o.status, o.errno) for o in outcomes] == [(Status.FAILED, EROFS)] * 2

@@ -1,4 +1,4 @@
-"""Hands: protection that counts for less than it says, and its end."""
+"""Direct writes: protection that counts for less than it says, and its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.trees import CONTAINER, POD, QOS
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.engine.decision import Level
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.outcomes import GapWarnings
 from nriplugin.node.protection import without_effect
 
@@ -123,11 +123,11 @@ def kernel() -> Kernel:
 
 
 @pytest.fixture
-def hands(kernel: Kernel, tmp_path: Path) -> Iterator[Hands]:
-    """Hands that have raised all above two containers, of 4 and of 3 pages."""
+def hands(kernel: Kernel, tmp_path: Path) -> Iterator[DirectWriter]:
+    """A DirectWriter that has raised all above two containers, of 4 and of 3 pages."""
     with Journal(str(tmp_path)) as journal:
         tree = kernel.tree
-        hands = Hands(tree, Executor(tree, journal=journal, refresh_s=0))
+        hands = DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0))
         for container, pages in ((CONTAINER, 4), (SIDECAR, 3)):
             wanted = part(LOW, pages * PAGE, Level.ANCESTORS)
             hands.carry_out([wanted], POD, container)
@@ -143,7 +143,7 @@ def held_by(kernel: Kernel) -> list[int]:
 
 
 def test_what_was_raised_is_lowered_from_the_bottom(
-    hands: Hands, kernel: Kernel
+    hands: DirectWriter, kernel: Kernel
 ) -> None:
     """As far as the others need it, and in the end to what there was before us."""
     kernel.remove(CONTAINER)
@@ -159,7 +159,9 @@ def test_what_was_raised_is_lowered_from_the_bottom(
     assert held_by(kernel) == [2, 0, 0]
 
 
-def test_what_somebody_else_set_since_is_theirs(hands: Hands, kernel: Kernel) -> None:
+def test_what_somebody_else_set_since_is_theirs(
+    hands: DirectWriter, kernel: Kernel
+) -> None:
     """kubelet has an opinion of its own about these."""
     kernel.files[f"{QOS}/{LOW}"] = str(50 * PAGE)
     kernel.remove(CONTAINER)
@@ -171,18 +173,22 @@ def test_without_a_journal_nothing_is_lowered(kernel: Kernel) -> None:
     """Nobody knows what there was before."""
     kernel.files.update(low(kubepods=9, qos=9, pod=9))
     tree = kernel.tree
-    assert Hands(tree, Executor(tree, refresh_s=0)).lower(POD) == []
+    assert DirectWriter(tree, Executor(tree, refresh_s=0)).lower(POD) == []
     assert held_by(kernel) == [9, 9, 9]
 
 
 @pytest.mark.parametrize("cgroup", ["/", KUBEPODS, QOS, CONTAINER, "/system.slice"])
-def test_only_from_a_pod_upwards(hands: Hands, kernel: Kernel, cgroup: str) -> None:
+def test_only_from_a_pod_upwards(
+    hands: DirectWriter, kernel: Kernel, cgroup: str
+) -> None:
     """Anything else is a mistake, and nothing is written for it."""
     kernel.remove(CONTAINER)
     assert hands.lower(cgroup) == []
 
 
-def test_cgroups_that_went_unseen_are_swept(hands: Hands, kernel: Kernel) -> None:
+def test_cgroups_that_went_unseen_are_swept(
+    hands: DirectWriter, kernel: Kernel
+) -> None:
     """The journal would keep them until the next boot."""
     for one in (CONTAINER, SIDECAR, POD):
         kernel.remove(one)

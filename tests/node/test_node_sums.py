@@ -1,4 +1,4 @@
-"""Hands: sums over a cgroup's children, at the pod and above."""
+"""Direct writes: sums over a cgroup's children, at the pod and above."""
 
 from __future__ import annotations
 

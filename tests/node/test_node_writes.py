@@ -1,4 +1,4 @@
-"""Hands: where a decision's writes go, and in which order."""
+"""Direct writes: where a decision's writes go, and in which order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nriplugin.convert.validate import check
 from nriplugin.engine.allowed_files import ALLOWABLE, check_raw
 from nriplugin.engine.decision import Level
 from nriplugin.errors import ConfigError
-from nriplugin.node.direct_writes import Hands, add_raw, updates_of
+from nriplugin.node.direct_writes import DirectWriter, add_raw, updates_of
 
 LEVEL_FILES = ("cpu.qos_level", "memory.qos_level")
 
@@ -235,7 +235,7 @@ def test_forgotten_is_looked_at_again() -> None:
     """What was written to a cgroup that is gone says nothing about the next one."""
     kernel = kernel_with()
     tree = kernel.tree
-    hands = Hands(tree, Executor(tree))
+    hands = DirectWriter(tree, Executor(tree))
     hands.put({"cpu.weight": "59"}, CONTAINER)
     kernel.files[f"{CONTAINER}/cpu.weight"] = "1"
     hands.put({"cpu.weight": "59"}, CONTAINER)

@@ -1,4 +1,4 @@
-"""Hands on a model of a kernel, and writes for them to do."""
+"""A DirectWriter on a model of a kernel, and writes for it to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.trees import CGROUPS
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.convert.result import Rule
 from nriplugin.engine.decision import Level, When, Why, Write
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,10 +34,10 @@ def part(file: str, value: int, level: Level = Level.POD) -> Write:
     return write(file, str(value), level, part=True)
 
 
-def hands_on(kernel: Kernel) -> Hands:
+def hands_on(kernel: Kernel) -> DirectWriter:
     """Return hands that remember nothing, so that every call looks at the files."""
     tree = kernel.tree
-    return Hands(tree, Executor(tree, refresh_s=0))
+    return DirectWriter(tree, Executor(tree, refresh_s=0))
 
 
 def kernel_with(*cgroups: str, files: Iterable[tuple[str, str]] = ()) -> Kernel:

@@ -18,7 +18,7 @@ from nriplugin.errors import ConfigError
 from nriplugin.nri import Plugin, Runner
 from nriplugin.nri.backoff import Backoff
 from nriplugin.nri.launch import Launch, launch_from
-from nriplugin.nri.testing.runtime import Behaviour, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 from nriplugin.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def test_registers_when_the_socket_appears(tmp_path: Path) -> None:
     """A node's runtime may start after us."""
     path = str(tmp_path / "nri.sock")
     plugin = Recorder()
-    with running(plugin, path), Runtime(path) as runtime:
+    with running(plugin, path), EmbeddedRuntime(path) as runtime:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
 
 
@@ -58,7 +58,7 @@ def test_a_socket_nobody_listens_on_is_waited_for(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(path)
-    with running(Recorder(), path), Runtime(path) as runtime:
+    with running(Recorder(), path), EmbeddedRuntime(path) as runtime:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
 
 
@@ -124,7 +124,7 @@ class Picky(Recorder):
 def test_a_refused_configuration_ends_the_runner(tmp_path: Path) -> None:
     """Dialling again would not make it better."""
     path = str(tmp_path / "nri.sock")
-    with Runtime(path), pytest.raises(ConfigError, match="field x"):
+    with EmbeddedRuntime(path), pytest.raises(ConfigError, match="field x"):
         Runner(Picky(), Launch("test", "10", path, None)).run()
 
 
@@ -153,7 +153,7 @@ def test_a_signal_stops_the_runner(tmp_path: Path) -> None:
     """In the main thread, as the command line runs it; handlers are put back."""
     before = signal.getsignal(signal.SIGTERM)
     path = str(tmp_path / "nri.sock")
-    with Runtime(path) as runtime:
+    with EmbeddedRuntime(path) as runtime:
         runner = Runner(Recorder(), Launch("test", "10", path, None))
 
         def interrupt() -> None:
@@ -231,7 +231,7 @@ def test_a_launched_plugin_serves_on_descriptor_3(tmp_path: Path) -> None:
         SCRIPT.format(python=sys.executable, path=sys.path[1:], out=str(out))
     )
     script.chmod(0o755)
-    runtime = Runtime(behaviour=Behaviour(config="some: config"))
+    runtime = EmbeddedRuntime(behaviour=Behaviour(config="some: config"))
     pid = runtime.launch(str(script), name="launched", idx="20")
     link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
     assert (link.idx, link.name) == ("20", "launched")

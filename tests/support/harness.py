@@ -23,7 +23,7 @@ from nriplugin.nri.methods import (
 )
 from nriplugin.nri.session import Session
 from nriplugin.nri.stats import Stats
-from nriplugin.nri.testing.runtime import Behaviour, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 from nriplugin.nri.trunk import Trunk
 from nriplugin.wire.ttrpc import Answer, Call
 
@@ -113,10 +113,10 @@ def running(
 @contextmanager
 def connected(
     plugin: Plugin, tmp_path: Path, behaviour: Behaviour | None = None
-) -> Iterator[tuple[Runtime, Runner]]:
+) -> Iterator[tuple[EmbeddedRuntime, Runner]]:
     """A plugin registered with the embedded runtime."""
     path = str(tmp_path / "nri.sock")
-    with Runtime(path, behaviour) as runtime, running(plugin, path) as runner:
+    with EmbeddedRuntime(path, behaviour) as runtime, running(plugin, path) as runner:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         yield runtime, runner
 

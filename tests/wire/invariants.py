@@ -23,14 +23,14 @@ from nriplugin.errors import RemoteProtocolError
 from nriplugin.nri.testing.gopeer import GoDemux, GoReader
 from nriplugin.wire.mux import Demux
 from nriplugin.wire.single import read_call
-from nriplugin.wire.ttrpc import Answer, Call, Client, Refusal, Server
+from nriplugin.wire.ttrpc import Answer, Call, Client, RefusedStream, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from nriplugin.wire.ttrpc import Decoder
 
-Event = Call | Refusal | Answer
+Event = Call | RefusedStream | Answer
 
 # Small, so that short inputs reach them.
 MAX_FRAME, MAX_MESSAGE = 600, 80

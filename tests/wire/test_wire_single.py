@@ -16,10 +16,10 @@ from wire.framing import (
 
 from nriplugin.wire.mux import Demux, pack
 from nriplugin.wire.single import read_call, write_reply
-from nriplugin.wire.ttrpc import MAX_MESSAGE, Call, Refusal, Server
+from nriplugin.wire.ttrpc import MAX_MESSAGE, Call, RefusedStream, Server
 
 
-def read_generally(server: Server, data: bytes) -> list[Call | Refusal]:
+def read_generally(server: Server, data: bytes) -> list[Call | RefusedStream]:
     """Read with the general codecs."""
     pieces = Demux().feed(memoryview(data))
     return [

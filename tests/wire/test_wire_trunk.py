@@ -26,7 +26,7 @@ from nriplugin.errors import ConnectionClosed, LocalProtocolError, RemoteProtoco
 from nriplugin.nri.testing.gopeer import GoDemux, go_pack
 from nriplugin.nri.trunk import READ_BUFFER, Trunk
 from nriplugin.wire.mux import pack
-from nriplugin.wire.ttrpc import Answer, Call, Code, Refusal
+from nriplugin.wire.ttrpc import Answer, Call, Code, RefusedStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,7 +187,7 @@ def test_a_message_that_is_too_long(ends: Ends) -> None:
     body = bytes(16 * MIB + 1)
     size = READ_BUFFER // 2
     [refusal] = ends.read(frame(PLUGIN, TTRPC_HEADER.pack(len(body), 1, REQUEST, 0)))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedStream)
     assert refusal[:2] == (1, Code.RESOURCE_EXHAUSTED)
     # In two frames: one has room for 16 MiB, and no more.
     data = frame(PLUGIN, body[MIB:]) + frame(PLUGIN, body[:MIB])

@@ -41,7 +41,7 @@ from nriplugin.wire.ttrpc import (
     Code,
     Decoder,
     Message,
-    Refusal,
+    RefusedStream,
     Server,
 )
 
@@ -59,7 +59,7 @@ def call(stream_id: int, payload: bytes = b"", timeout_ns: int = 0) -> Call:
     return Call(stream_id, "service.Name", "Method", payload, timeout_ns)
 
 
-def serve(*messages: bytes, limit: int = MAX_REQUEST) -> list[Call | Refusal]:
+def serve(*messages: bytes, limit: int = MAX_REQUEST) -> list[Call | RefusedStream]:
     """Feed a new server."""
     return Server(limit).feed(memoryview(b"".join(messages)))
 
@@ -269,7 +269,7 @@ def test_a_server_refuses_a_bad_stream_id(stream_id: int, reason: str) -> None:
     """An even, reused or lower id is refused on that id, and the next call served."""
     first, refusal, last = serve(request(5), request(stream_id), request(7))
     assert (first, last) == (call(5), call(7))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedStream)
     assert refusal[:2] == (stream_id, Code.INVALID_ARGUMENT)
     assert refusal.reason.startswith(reason)
 
@@ -278,10 +278,10 @@ def test_a_server_refuses_a_bad_stream_id(stream_id: int, reason: str) -> None:
 def test_a_server_refuses_an_undecodable_envelope(envelope: bytes) -> None:
     """Its stream is answered and used up; the next call is served."""
     refusal, again, last = serve(message(1, REQUEST, envelope), request(1), request(3))
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedStream)
     assert refusal[:2] == (1, Code.INVALID_ARGUMENT)
     assert "cannot be decoded" in refusal.reason
-    assert isinstance(again, Refusal)
+    assert isinstance(again, RefusedStream)
     assert last == call(3)
 
 
@@ -290,10 +290,10 @@ def test_a_server_refuses_what_is_too_long() -> None:
     body = len(request(1, bytes(99))) - TTRPC_HEADER.size
     data = request(1, bytes(100)), request(1), request(3, bytes(99))
     refusal, again, last = serve(*data, limit=body)
-    assert refusal == Refusal(
+    assert refusal == RefusedStream(
         1, Code.RESOURCE_EXHAUSTED, f"message of {body + 1} bytes, limit {body}"
     )
-    assert isinstance(again, Refusal)
+    assert isinstance(again, RefusedStream)
     assert last == call(3, bytes(99))
 
 
@@ -301,7 +301,7 @@ def test_sixteen_mib_is_the_limit() -> None:
     """By default a request of exactly 16 MiB is taken, and no longer one."""
     head = TTRPC_HEADER.pack(16 * MIB + 1, 1, REQUEST, 0)
     [refusal] = serve(head)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RefusedStream)
     assert refusal.code == Code.RESOURCE_EXHAUSTED
     envelope = len(request(1, bytes(16 * MIB))) - 10 - 16 * MIB
     [event] = serve(request(1, bytes(16 * MIB - envelope)))

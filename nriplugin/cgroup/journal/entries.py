@@ -32,7 +32,7 @@ class Identified(Protocol):
         ...
 
 
-class Row(NamedTuple):
+class JournalRow(NamedTuple):
     """What the journal knows of one file."""
 
     path: str
@@ -92,14 +92,14 @@ def _after_idle(weight: Entry, idle: str | None) -> Entry:
     return weight._replace(left_by_idle=left)
 
 
-def gone(files: Files, rows: Iterable[Row]) -> list[Row]:
+def gone(files: Files, rows: Iterable[JournalRow]) -> list[JournalRow]:
     """Return the rows whose file is gone, or is that of a later cgroup by now.
 
     An error is no proof of that.
     """
     identity = identities(files)
 
-    def is_gone(row: Row) -> bool:
+    def is_gone(row: JournalRow) -> bool:
         try:
             if not files.exists(row.path):
                 return True

@@ -27,7 +27,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.entries import Row
+from nriplugin.cgroup.journal.entries import JournalRow
 from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Journal:
         # to succeed. It is stored with the next transaction, not with one of its own.
         self._settled: dict[str, tuple[str, str]] = {}
         # Path -> the row of a file that is gone; likewise removed with the next one.
-        self._forgotten: dict[str, Row] = {}
+        self._forgotten: dict[str, JournalRow] = {}
         self._purged = False
         self._threads = threading.RLock()
         # How many blocks of `exclusive` the thread that holds `_threads` is in.
@@ -158,12 +158,14 @@ class Journal:
             database.executemany(_PUT, rows)
         self._purged = True
 
-    def _row(self, entry: Entry, known: tuple[object, ...] | None, now: float) -> Row:
+    def _row(
+        self, entry: Entry, known: tuple[object, ...] | None, now: float
+    ) -> JournalRow:
         path, cgroup, kind, there, content, identity, left_by_idle = entry
         original, ours = there, content
         before: str | None = there
         if known is not None:
-            row = Row._make(known)
+            row = JournalRow._make(known)
             if row.boot == self.boot and row.identity == identity:
                 mine = left_by_idle if row.ours is None else row.is_ours(there)
                 if there == row.original or mine:
@@ -172,13 +174,15 @@ class Journal:
                 # what to go back to.
         if content is None:
             before = None
-        return Row(path, cgroup, kind, original, ours, before, now, self.boot, identity)
+        return JournalRow(
+            path, cgroup, kind, original, ours, before, now, self.boot, identity
+        )
 
     def settle(self, path: str, recorded: str, held: str) -> None:
         """Note what a file held after its write succeeded."""
         self._settled[path] = (recorded, held)
 
-    def forget(self, rows: Iterable[Row]) -> None:
+    def forget(self, rows: Iterable[JournalRow]) -> None:
         """Drop rows of files that are gone, with the next transaction.
 
         A row that is recorded anew until then stays.
@@ -187,7 +191,7 @@ class Journal:
         if len(self._forgotten) > _MAX_FORGOTTEN:
             self._flush()
 
-    def row(self, path: str) -> Row | None:
+    def row(self, path: str) -> JournalRow | None:
         """Return what is known of a file since this boot.
 
         Raises:
@@ -195,10 +199,10 @@ class Journal:
         """
         with self._transaction() as database:
             known = database.execute(_GET, (path,)).fetchone()
-        row = None if known is None else Row._make(known)
+        row = None if known is None else JournalRow._make(known)
         return row if row is not None and row.boot == self.boot else None
 
-    def rows(self, cgroup: str | None = None) -> list[Row]:
+    def rows(self, cgroup: str | None = None) -> list[JournalRow]:
         """Return everything, or what is of a cgroup and below it, ordered by path.
 
         Raises:
@@ -212,7 +216,7 @@ class Journal:
                 name = cgroup.rstrip("/")
                 bounds = (name, f"{name}/", f"{name}0")
                 found = self._database.execute(_BELOW, bounds)
-            return [Row._make(row) for row in found]
+            return [JournalRow._make(row) for row in found]
 
     def drop(self, paths: Iterable[str]) -> None:
         """Remove rows that are no longer needed, in one transaction."""

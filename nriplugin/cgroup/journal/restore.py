@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.journal.entries import entries_of, identities
 from nriplugin.cgroup.types.contents import text
 from nriplugin.cgroup.types.registry import Resource
-from nriplugin.cgroup.writing.file_writer import Hands
+from nriplugin.cgroup.writing.file_writer import FileWriter
 from nriplugin.cgroup.writing.kernel_text import equal, putting_back
 from nriplugin.cgroup.writing.leveled import by_depth, downwards, upwards
 from nriplugin.cgroup.writing.quirks import (
@@ -30,7 +30,7 @@ from nriplugin.cgroup.writing.updates import Change, Status, union
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.journal.entries import Row
+    from nriplugin.cgroup.journal.entries import JournalRow
     from nriplugin.cgroup.journal.journal import Journal
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.cgroup.writing.updates import Writer
@@ -83,12 +83,12 @@ def restore(
             if findings[row.path].action is Action.RESTORED
         ]
         if not dry_run:
-            _put_back(tree, journal, Hands(tree, writer), changes, findings)
+            _put_back(tree, journal, FileWriter(tree, writer), changes, findings)
             journal.drop(path for path, found in findings.items() if found.done)
     return list(findings.values())
 
 
-def _look(tree: Tree, journal: Journal, row: Row) -> Finding:
+def _look(tree: Tree, journal: Journal, row: JournalRow) -> Finding:
     finding = Finding(
         path=row.path,
         original=row.original,
@@ -139,7 +139,7 @@ def _follow_idle(tree: Tree, findings: dict[str, Finding]) -> None:
             finding.reason = _CHANGED
 
 
-def _change(tree: Tree, row: Row, finding: Finding) -> Change:
+def _change(tree: Tree, row: JournalRow, finding: Finding) -> Change:
     try:
         resource = tree.registry.get(row.type)
     except ConfigError:  # somebody's own type, which this registry was not told of
@@ -162,7 +162,7 @@ def _change(tree: Tree, row: Row, finding: Finding) -> Change:
 def _put_back(
     tree: Tree,
     journal: Journal,
-    hands: Hands,
+    hands: FileWriter,
     changes: list[Change],
     findings: dict[str, Finding],
 ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.files import CGROUP2_MAGIC, CGROUP_MAGIC, LocalFiles
 from nriplugin.cgroup.locate.driver import DetectedDriver, detect_driver
 from nriplugin.cgroup.locate.mounts import MOUNTINFO, Mounts, parse_mountinfo
-from nriplugin.cgroup.locate.node_paths import Layout
+from nriplugin.cgroup.locate.node_paths import NodePaths
 from nriplugin.cgroup.locate.paths import Driver
 from nriplugin.cgroup.locate.version import (
     ROOT,
@@ -33,7 +33,7 @@ ENV_HOST_ROOT = "NRIPLUGIN_HOST_ROOT"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DetectedNode:
     """Everything that has to be known before a cgroup of this node can be found."""
 
     version: Version
@@ -44,11 +44,11 @@ class Node:
     plain: bool  # the tree is a plain directory that somebody named
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> NodePaths:
         """Return where the pods are."""
         driver = self.driver
         number = self.version.number
-        return Layout(number, driver.driver, self.cgroup_root, driver.kube_root)
+        return NodePaths(number, driver.driver, self.cgroup_root, driver.kube_root)
 
     def controllers(self) -> list[str]:
         """Return the names of the controllers, sorted; none if they cannot be read."""
@@ -105,7 +105,7 @@ def detect_node(
     environ: Mapping[str, str],
     host_root: str | None = None,
     cgroup_root: str | None = None,
-) -> Node:
+) -> DetectedNode:
     """Look at the node; nothing is written.
 
     A `cgroup_root` that is named may also be a plain directory, such as a copy.
@@ -130,7 +130,7 @@ def detect_node(
         named = [f"{root}/{name}" for name in ("cpu", "memory", "systemd")]
         trees = list(dict.fromkeys([*mounts.hierarchies.values(), *named]))
     driver = detect_driver(environ, host or "/", trees)
-    return Node(version, driver, root, host or "/", mounts, plain)
+    return DetectedNode(version, driver, root, host or "/", mounts, plain)
 
 
 def _cgroup_root(host: str) -> str:

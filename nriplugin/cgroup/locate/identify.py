@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.locate.paths import KUBEPODS, SCOPE, SLICE, Driver, Runtime
+from nriplugin.cgroup.locate.paths import KUBEPODS, SCOPE, SLICE, Driver, RuntimeName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ _CONMON = "crio-conmon-"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CgroupIdentity:
     """What a path says; a field is None where the path does not reach so far."""
 
     driver: Driver
@@ -30,7 +30,7 @@ class Place:
     qos_class: str | None = None
     pod_uid: str | None = None
     container_id: str | None = None
-    runtime: Runtime | None = None
+    runtime: RuntimeName | None = None
     conmon: bool = False  # CRI-O's monitor of the container, not the container
     inner: tuple[str, ...] = ()  # what is below the container, such as crun's
 
@@ -51,7 +51,7 @@ class ProcessCgroups:
     controllers: Mapping[str, str]
     unified: str | None
 
-    def place(self) -> Place | None:
+    def place(self) -> CgroupIdentity | None:
         """Return what the process belongs to, if it is a pod's."""
         # The unified one last: on a hybrid node it may be `/` for everybody.
         for path in (*self.controllers.values(), self.unified or "/"):
@@ -61,7 +61,7 @@ class ProcessCgroups:
         return None
 
 
-def identify(path: str) -> Place | None:
+def identify(path: str) -> CgroupIdentity | None:
     """Return what a path is, or None for what is no kubelet's."""
     parts = [part for part in path.split("/") if part]
     for index, part in enumerate(parts):
@@ -91,7 +91,7 @@ def parse_process_cgroups(text: str) -> ProcessCgroups:
     return ProcessCgroups(controllers, unified)
 
 
-def _in_directories(root: tuple[str, ...], rest: list[str]) -> Place:
+def _in_directories(root: tuple[str, ...], rest: list[str]) -> CgroupIdentity:
     qos_class = _QOS_BY_NAME.get(rest[0]) if rest else None
     if qos_class is not None:
         rest = rest[1:]
@@ -100,11 +100,11 @@ def _in_directories(root: tuple[str, ...], rest: list[str]) -> Place:
         uid = rest[0].removeprefix("pod")
         qos_class = qos_class or "Guaranteed"
     if uid is None:
-        return Place(Driver.CGROUPFS, root, qos_class, inner=tuple(rest))
+        return CgroupIdentity(Driver.CGROUPFS, root, qos_class, inner=tuple(rest))
     return _with_container(Driver.CGROUPFS, root, qos_class, uid, rest[1:])
 
 
-def _in_slices(parts: list[str]) -> Place:
+def _in_slices(parts: list[str]) -> CgroupIdentity:
     # Only the innermost slice counts: its name repeats those above.
     stem, rest = "", parts
     while rest and (deeper := _slice_stem(rest[0])) and deeper.startswith(stem):
@@ -120,7 +120,7 @@ def _in_slices(parts: list[str]) -> Place:
     if qos_class is not None:
         below = below[1:]
     if not below or not below[0].startswith("pod") or len(below[0]) == len("pod"):
-        return Place(Driver.SYSTEMD, root, qos_class, inner=tuple(rest))
+        return CgroupIdentity(Driver.SYSTEMD, root, qos_class, inner=tuple(rest))
     uid = below[0].removeprefix("pod")
     return _with_container(Driver.SYSTEMD, root, qos_class or "Guaranteed", uid, rest)
 
@@ -131,26 +131,26 @@ def _with_container(
     qos_class: str | None,
     uid: str,
     rest: list[str],
-) -> Place:
+) -> CgroupIdentity:
     if not rest:
-        return Place(driver, root, qos_class, uid)
+        return CgroupIdentity(driver, root, qos_class, uid)
     name, inner = rest[0].removesuffix(SCOPE), tuple(rest[1:])
     conmon = name.startswith(_CONMON)
-    runtime: Runtime | None
+    runtime: RuntimeName | None
     if conmon:
-        name, runtime = name.removeprefix(_CONMON), Runtime.CRIO
+        name, runtime = name.removeprefix(_CONMON), RuntimeName.CRIO
     else:
         name, runtime = _without_prefix(name, driver)
-    return Place(driver, root, qos_class, uid, name, runtime, conmon, inner)
+    return CgroupIdentity(driver, root, qos_class, uid, name, runtime, conmon, inner)
 
 
-def _without_prefix(name: str, driver: Driver) -> tuple[str, Runtime | None]:
-    for runtime in Runtime:
+def _without_prefix(name: str, driver: Driver) -> tuple[str, RuntimeName | None]:
+    for runtime in RuntimeName:
         identity = name.removeprefix(f"{runtime}-")
         if identity not in ("", name):
             return identity, runtime
     # With cgroupfs, containerd's have no prefix, nor have Docker's.
-    return name, Runtime.CONTAINERD if driver is Driver.CGROUPFS else None
+    return name, RuntimeName.CONTAINERD if driver is Driver.CGROUPFS else None
 
 
 def _slice_stem(part: str) -> str | None:

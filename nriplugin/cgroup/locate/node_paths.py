@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nriplugin.cgroup.locate.paths import (
     KUBEPODS,
     Driver,
-    Runtime,
+    RuntimeName,
     cgroup_path,
     container_path,
     pod_components,
@@ -21,7 +21,7 @@ from nriplugin.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class NodePaths:
     """What has to be known of a node to find its pods."""
 
     version: int
@@ -42,7 +42,7 @@ class Layout:
         return cgroup_path(pod_components(qos_class, uid, self.kube_root), self.driver)
 
     def container(
-        self, qos_class: str, uid: str, container_id: str, runtime: Runtime
+        self, qos_class: str, uid: str, container_id: str, runtime: RuntimeName
     ) -> str:
         """Return the cgroup of a container."""
         pod = pod_components(qos_class, uid, self.kube_root)

@@ -33,7 +33,7 @@ class Driver(StrEnum):
     SYSTEMD = "systemd"
 
 
-class Runtime(StrEnum):
+class RuntimeName(StrEnum):
     """Whose container it is; the value is what the names of its scopes begin with."""
 
     CONTAINERD = "cri-containerd"
@@ -91,14 +91,14 @@ def pod_components(
     return (*qos_components(qos_class, root), f"pod{uid}")
 
 
-def scope_name(runtime: Runtime, container_id: str) -> str:
+def scope_name(runtime: RuntimeName, container_id: str) -> str:
     """Return the systemd unit of a container."""
     _check_name(container_id)
     return f"{runtime}-{container_id}{SCOPE}"
 
 
 def container_path(
-    pod: Sequence[str], container_id: str, driver: Driver, runtime: Runtime
+    pod: Sequence[str], container_id: str, driver: Driver, runtime: RuntimeName
 ) -> str:
     """Return the directory of a container in a pod; crun's inner one is not shown.
 
@@ -108,13 +108,13 @@ def container_path(
         name = scope_name(runtime, container_id)
     else:
         _check_name(container_id)
-        prefixed = runtime is Runtime.CRIO
+        prefixed = runtime is RuntimeName.CRIO
         name = f"{runtime}-{container_id}" if prefixed else container_id
     return f"{cgroup_path(pod, driver)}/{name}"
 
 
 def oci_cgroups_path(
-    pod: Sequence[str], container_id: str, driver: Driver, runtime: Runtime
+    pod: Sequence[str], container_id: str, driver: Driver, runtime: RuntimeName
 ) -> str:
     """Return `linux.cgroupsPath` of the OCI spec: for systemd, SLICE:PREFIX:ID."""
     if driver is Driver.SYSTEMD:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from errno import ENODEV, ENOENT, ENOTDIR
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.locate.identify import Place, identify
+from nriplugin.cgroup.locate.identify import CgroupIdentity, identify
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Found:
 
     cgroup: str
     depth: int
-    place: Place
+    place: CgroupIdentity
 
 
 def walk(tree: Tree, kubepods: str) -> Iterator[Found]:

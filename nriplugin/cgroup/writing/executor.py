@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.entries import entries_of, gone
 from nriplugin.cgroup.writing.cache import Cache
-from nriplugin.cgroup.writing.file_writer import Hands, Result
+from nriplugin.cgroup.writing.file_writer import FileWriter, Result
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.cgroup.writing.leveled import downwards, upwards
-from nriplugin.cgroup.writing.planning import Plan
+from nriplugin.cgroup.writing.planning import UpdatePlan
 from nriplugin.cgroup.writing.quirks import lift_quotas, needed
 from nriplugin.cgroup.writing.updates import Outcome, Status
 from nriplugin.errors import JournalError
@@ -76,7 +76,7 @@ class Executor:
         """
         self._tree = tree
         self._journal = journal
-        self._hands = Hands(tree, writer, trace)
+        self._hands = FileWriter(tree, writer, trace)
         self._cache = Cache(tree.registry, refresh_s, clock)
         self._lock = threading.RLock()
         self._forgotten = 0  # since the last sweep
@@ -118,7 +118,7 @@ class Executor:
             outcomes, rest = self._cache.look_up(latest, cacheable)
             if not rest:  # as nearly always
                 return list(outcomes.values())
-            plan = Plan(self._tree, self._hands, [rest])
+            plan = UpdatePlan(self._tree, self._hands, [rest])
             self._carry_out(plan, lambda: self._write_batch(plan, not cacheable))
         outcomes |= plan.outcomes
         return [outcomes[key] for key in latest]
@@ -141,7 +141,7 @@ class Executor:
             if not rest:
                 return list(outcomes.values())
             asked = {update.key: update for update in rest}
-            plan = Plan(
+            plan = UpdatePlan(
                 self._tree,
                 self._hands,
                 # Of several for the same, the last one, at the first one's level.
@@ -182,7 +182,7 @@ class Executor:
             self._forgotten = 0
             self._drop_gone()
 
-    def _carry_out(self, plan: Plan, write: Callable[[], None]) -> None:
+    def _carry_out(self, plan: UpdatePlan, write: Callable[[], None]) -> None:
         if self._journal is None:
             self._read(plan)
             write()
@@ -194,19 +194,19 @@ class Executor:
         except JournalError as exc:
             plan.refuse(str(exc))
 
-    def _read(self, plan: Plan) -> None:
+    def _read(self, plan: UpdatePlan) -> None:
         plan.read()
         for outcome in plan.outcomes.values():
             if outcome.status is Status.GONE:
                 self._forget(outcome.update.cgroup)
 
-    def _write_batch(self, plan: Plan, always: bool) -> None:
+    def _write_batch(self, plan: UpdatePlan, always: bool) -> None:
         (changes,) = plan.levels
         steps = needed(changes, always=always)
         self._write(plan, [*plan.first, *steps])
         self._skip_the_rest(plan, changes)
 
-    def _write_levels(self, plan: Plan) -> None:
+    def _write_levels(self, plan: UpdatePlan) -> None:
         lift_quotas(self._tree, plan.levels)
         final = {change.path: change for level in plan.levels for change in level}
         done = []
@@ -220,7 +220,7 @@ class Executor:
         self._skip_the_rest(plan, final.values())
 
     def _write(
-        self, plan: Plan | None, steps: Sequence[Change]
+        self, plan: UpdatePlan | None, steps: Sequence[Change]
     ) -> list[tuple[Change, Result]]:
         """Journal and write; without a plan, values that only stay for a moment."""
         if not steps:
@@ -240,7 +240,7 @@ class Executor:
             results.append((step, result))
         return results
 
-    def _note(self, plan: Plan, change: Change, result: Result) -> None:
+    def _note(self, plan: UpdatePlan, change: Change, result: Result) -> None:
         """Give the updates of a file their outcome, and remember it."""
         file, there = change.resource.file, result.held
         differs = there is not None and not same(file, change.content, there)
@@ -263,7 +263,7 @@ class Executor:
         else:
             self._cache.drop(change)
 
-    def _skip_the_rest(self, plan: Plan, changes: Iterable[Change]) -> None:
+    def _skip_the_rest(self, plan: UpdatePlan, changes: Iterable[Change]) -> None:
         """Settle what needed no write; the file was read, so that is remembered too."""
         reason = "the file holds it already"
         for change in changes:

@@ -41,7 +41,7 @@ class Result(NamedTuple):
     by_writer: bool = False
 
 
-class Hands:
+class FileWriter:
     """Writes the files of a tree."""
 
     def __init__(

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.registry import Resource
     from nriplugin.cgroup.types.tree import Tree
-    from nriplugin.cgroup.writing.file_writer import Hands
+    from nriplugin.cgroup.writing.file_writer import FileWriter
     from nriplugin.cgroup.writing.updates import Update
 
 # Writing these moves a task; there is no value that could be kept or put back.
 _MOVING = ("cgroup.procs", "cgroup.threads", "tasks")
 
 
-class Plan:
+class UpdatePlan:
     """The changes of one batch, level by level, and what is already decided.
 
     Types that share a file become one change of it.
     """
 
     def __init__(
-        self, tree: Tree, hands: Hands, levels: Sequence[Sequence[Update]]
+        self, tree: Tree, hands: FileWriter, levels: Sequence[Sequence[Update]]
     ) -> None:
         """Look every type up.
 

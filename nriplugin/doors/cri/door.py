@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nriplugin.config import Config
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import NodeFacts
-    from nriplugin.node.direct_writes import Hands
+    from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.node.ownership_records import OwnershipRecords
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Door:
         facts: NodeFacts,
         *,
         tree: Tree | None = None,
-        hands: Hands | None = None,
+        hands: DirectWriter | None = None,
         records: OwnershipRecords | None = None,
         note: Callable[[str, Decision], None],
         budget_s: float = BUDGET_S,

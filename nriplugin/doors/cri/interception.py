@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nriplugin.doors.cri.writing import Turn, Writing
     from nriplugin.engine.decision import Decision, Write
     from nriplugin.engine.model import NodeFacts
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 
 # What follows from a good answer: at once what is known, and what is left to be done.
@@ -64,7 +64,7 @@ class Interceptor:
         self,
         inventory: Inventory,
         facts: NodeFacts,
-        config: Config,
+        config: EngineConfig,
         *,
         tree: Tree | None = None,
         writing: Writing,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nriplugin.convert import Resources
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Container, NodeFacts, Pod
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 
 class Undecidable(NRIPluginError):
@@ -26,7 +26,11 @@ class Undecidable(NRIPluginError):
 
 
 def decide_at_once(
-    pod: Pod, container: Container, asked: Resources, facts: NodeFacts, config: Config
+    pod: Pod,
+    container: Container,
+    asked: Resources,
+    facts: NodeFacts,
+    config: EngineConfig,
 ) -> Decision:
     """Decide about an update of a container that has values of ours.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nriplugin.doors.cri.inventory import Known
     from nriplugin.engine.decision import Decision, Write
     from nriplugin.engine.model import Container, Pod, Use
-    from nriplugin.node.direct_writes import Hands
+    from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.node.ownership_records import OwnershipRecords
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Writing:
     def __init__(
         self,
         tree: Tree | None,
-        hands: Hands | None,
+        hands: DirectWriter | None,
         records: OwnershipRecords | None = None,
     ) -> None:
         """Look at this tree, and write with these hands, where there are any.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR, Journal
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.engine.decision import Level, When
-from nriplugin.node.direct_writes import Hands, updates_of
+from nriplugin.node.direct_writes import DirectWriter, updates_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nriplugin.cgroup.locate.detect import Node
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.cgroup.writing.updates import Outcome
     from nriplugin.engine.decision import Write
@@ -27,7 +27,7 @@ def write_all(
     files: Mapping[str, str],
     writes: Sequence[Write],
     *,
-    node: Node,
+    node: DetectedNode,
     tree: Tree,
     cgroup: str,
     in_pod: bool,
@@ -46,7 +46,7 @@ def write_all(
     journal = None if node.plain and state_dir is None else Journal(directory)
     try:
         executor = Executor(tree, journal=journal, writer=node.writer())
-        hands = Hands(tree, executor)
+        hands = DirectWriter(tree, executor)
         if in_pod:
             outcomes = _write_in_pod(hands, files, writes, cgroup)
         else:
@@ -63,7 +63,7 @@ def write_all(
 
 
 def _write_in_pod(
-    hands: Hands, files: Mapping[str, str], writes: Sequence[Write], cgroup: str
+    hands: DirectWriter, files: Mapping[str, str], writes: Sequence[Write], cgroup: str
 ) -> list[Outcome]:
     pod = cgroup.rpartition("/")[0]
     before = [write for write in writes if write.when is When.BEFORE]

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from nriplugin.cgroup.locate.identify import Place
+    from nriplugin.cgroup.locate.identify import CgroupIdentity
     from nriplugin.cgroup.writing.updates import Outcome
     from nriplugin.doors.hook.bundle import State
     from nriplugin.doors.hook.host import Surroundings
     from nriplugin.doors.hook.identity import Identity
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 _BAD = (Status.FAILED, Status.REFUSED)
 # What is wrong with our work, rather than with somebody's wish.
@@ -48,7 +48,7 @@ NOTHING = Done([], [])
 
 def handle(
     fd: int,
-    config: Config,
+    config: EngineConfig,
     around: Surroundings,
     *,
     environ: Mapping[str, str],
@@ -138,7 +138,7 @@ def _pod(
     identity: Identity,
     annotations: Mapping[str, str],
     labels: Mapping[str, str],
-    place: Place | None,
+    place: CgroupIdentity | None,
 ) -> Pod:
     pod = Pod(
         uid=identity.uid,
@@ -156,7 +156,7 @@ def _pod(
 
 
 def _container(
-    state: State, identity: Identity, spec: dict[str, Any], place: Place | None
+    state: State, identity: Identity, spec: dict[str, Any], place: CgroupIdentity | None
 ) -> Container:
     # Outside of a pod the score says nothing about a request.
     score = None if place is None else mapping(spec, "process").get("oomScoreAdj")
@@ -170,7 +170,7 @@ def _container(
 
 
 def _missing(
-    decision: Decision, config: Config, tree: Tree, cgroup: str
+    decision: Decision, config: EngineConfig, tree: Tree, cgroup: str
 ) -> dict[str, str]:
     """Return the files that do not hold their value yet.
 

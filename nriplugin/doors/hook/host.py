@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, Node
+from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, DetectedNode
 from nriplugin.cgroup.locate.driver import DetectedDriver
 from nriplugin.cgroup.locate.mounts import Mounts
 from nriplugin.cgroup.locate.paths import Driver
@@ -21,7 +21,7 @@ from nriplugin.node.facts import node_facts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nriplugin.cgroup.locate.identify import Place
+    from nriplugin.cgroup.locate.identify import CgroupIdentity
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.engine.model import NodeFacts
 
@@ -47,7 +47,7 @@ class Surroundings(NamedTuple):
         except OSError:
             return None
 
-    def node(self, place: Place | None) -> Node:
+    def node(self, place: CgroupIdentity | None) -> DetectedNode:
         """Return the node of a pod's container; of another, nobody's but the kernel's.
 
         systemd is only asked for what is the kubelet's.
@@ -55,7 +55,7 @@ class Surroundings(NamedTuple):
         driver = DetectedDriver(Driver.CGROUPFS, ())
         if place is not None:
             driver = DetectedDriver(place.driver, (), place.root)
-        return Node(
+        return DetectedNode(
             self.version,
             driver,
             self.cgroup_root,
@@ -85,7 +85,7 @@ def look_around(
     return Surroundings(host, root, version, plain)
 
 
-def facts_for(node: Node, tree: Tree, cgroup: str) -> NodeFacts:
+def facts_for(node: DetectedNode, tree: Tree, cgroup: str) -> NodeFacts:
     """Return the facts for a container that has its cgroup, which can be written.
 
     No OCI runtime: nothing goes through one.

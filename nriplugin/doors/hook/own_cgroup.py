@@ -15,7 +15,7 @@ from nriplugin.cgroup.locate.paths import CRUN_INNER, SCOPE, cgroup_of
 from nriplugin.doors.hook.bundle import HookError
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.locate.identify import Place
+    from nriplugin.cgroup.locate.identify import CgroupIdentity
 
 # What runc and crun call the unit of a container whose spec names no cgroup.
 _DEFAULT_PREFIXES = ("runc", "crun")
@@ -23,7 +23,7 @@ _DEFAULT_PREFIXES = ("runc", "crun")
 
 def own_cgroup(
     container_id: str, cgroups_path: str, process: str | None
-) -> tuple[str, Place | None]:
+) -> tuple[str, CgroupIdentity | None]:
     """Return the container's cgroup, and what it is if it is a pod's.
 
     Args:

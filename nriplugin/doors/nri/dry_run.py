@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nriplugin.doors.nri.adoption import Ownership
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Pod
-    from nriplugin.state.decision_cache import Answer
+    from nriplugin.state.decision_cache import CachedAnswer
     from nriplugin.state.inventory import Known
     from nriplugin.state.plan import Plan
 
@@ -49,7 +49,9 @@ class AskedPlugin(NodePlugin):
     def _remembers(self) -> bool:
         return False
 
-    def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+    def _write_new(
+        self, request: view.CreateContainerRequest, answer: CachedAnswer
+    ) -> None:
         """Write nothing."""
 
     def _updating(

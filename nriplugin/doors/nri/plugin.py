@@ -37,7 +37,7 @@ from nriplugin.node.observe import memory_use
 from nriplugin.node.outcomes import GapWarnings
 from nriplugin.node.protection import FILES as PROTECTION
 from nriplugin.node.protection import without_effect
-from nriplugin.state.decision_cache import Answer
+from nriplugin.state.decision_cache import CachedAnswer
 from nriplugin.state.inventory import Known
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class NodePlugin(SynchronizedPlugin):
     ) -> None:
         super().__init__(facts, tree, blind_because, records)
         self._gap_warnings = GapWarnings()
-        self._unchecked: list[tuple[view.CreateContainerRequest, Answer]] = []
+        self._unchecked: list[tuple[view.CreateContainerRequest, CachedAnswer]] = []
         self._files_known = tree is None
 
     # Requests
@@ -213,7 +213,7 @@ class NodePlugin(SynchronizedPlugin):
 
     # Parts of the above
 
-    def _decide(self, request: view.CreateContainerRequest, plan: Plan) -> Answer:
+    def _decide(self, request: view.CreateContainerRequest, plan: Plan) -> CachedAnswer:
         """Decide about a container that is about to be made."""
         message = request.container
         if plan.plain:
@@ -228,9 +228,11 @@ class NodePlugin(SynchronizedPlugin):
         others = others_files(resources.unified, decision.files)
         managed = Managed(files, others, numbers_of(resources))
         response = adjustment(decision, managed)
-        return Answer(decision, response, files, protects, *managed[1:])
+        return CachedAnswer(decision, response, files, protects, *managed[1:])
 
-    def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+    def _write_new(
+        self, request: view.CreateContainerRequest, answer: CachedAnswer
+    ) -> None:
         """Do what a decision about a new container has the executor do."""
         raise NotImplementedError  # facts that say so have no executor
 
@@ -261,7 +263,9 @@ class NodePlugin(SynchronizedPlugin):
         cgroup = cgroups_of(_NO_POD, message)[1]
         return None if cgroup is None else memory_use(self._tree, cgroup)
 
-    def _protected(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+    def _protected(
+        self, request: view.CreateContainerRequest, answer: CachedAnswer
+    ) -> None:
         """Have somebody look at a container's protection, later and not at too many."""
         # The keeper takes the list away: then this one is only missed.
         unchecked = self._unchecked
@@ -294,7 +298,7 @@ def _named(pod: view.PodSandbox | Pod, message: view.Container) -> str:
     return f"{pod.namespace}/{pod.name}/{name}"
 
 
-def new_container(message: view.Container, answer: Answer) -> Known:
+def new_container(message: view.Container, answer: CachedAnswer) -> Known:
     """Return what a container is that is about to be made."""
     path, others, numbers = message.linux.cgroups_path, answer.others, answer.numbers
     return Known(path, answer.files, others=others, numbers=numbers)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from nriplugin.doors.nri.synchronized import Outgoing
     from nriplugin.engine.decision import Decision, Write
     from nriplugin.engine.model import NodeFacts, Pod
-    from nriplugin.node.direct_writes import Hands
+    from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.node.ownership_records import OwnershipRecords
-    from nriplugin.state.decision_cache import Answer
+    from nriplugin.state.decision_cache import CachedAnswer
     from nriplugin.state.inventory import Known
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def _has_only_started(was: Known | None, now: Known | None) -> bool:
     return was is not None and now == was._replace(started=True)
 
 
-def _lower(hands: Hands, pod: str) -> None:
+def _lower(hands: DirectWriter, pod: str) -> None:
     tell(hands.lower(pod))
 
 
@@ -88,7 +88,7 @@ class WritingPlugin(NodePlugin):
         self,
         facts: NodeFacts,
         tree: Tree,
-        open_hands: Callable[[], Hands],
+        open_hands: Callable[[], DirectWriter],
         records: OwnershipRecords | None = None,
         *,
         written_before: bool = False,
@@ -99,7 +99,7 @@ class WritingPlugin(NodePlugin):
         """
         self._open_hands = open_hands
         self._written_before = written_before
-        self._hands: Hands | None = None
+        self._hands: DirectWriter | None = None
         self._repairs = False
         # By container: those that are to start, and those that are being updated.
         self._starting: dict[str, _Pending] = {}
@@ -150,7 +150,9 @@ class WritingPlugin(NodePlugin):
 
     # Creation
 
-    def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+    def _write_new(
+        self, request: view.CreateContainerRequest, answer: CachedAnswer
+    ) -> None:
         message, writes = request.container, answer.decision.writes
         parent, own = cgroups_of(parse_pod(request.pod, {}), message)
         before = [w for w in writes if w.when is When.BEFORE]
@@ -262,12 +264,12 @@ class WritingPlugin(NodePlugin):
             self.keeper.soon(partial(self._hands.forget, parent))
             self._lower_soon(self._hands, self._hands.promises.end_in(parent))
 
-    def _lower_soon(self, hands: Hands, pods: Iterable[str]) -> None:
+    def _lower_soon(self, hands: DirectWriter, pods: Iterable[str]) -> None:
         """Have the keeper take back what was raised for promises that ended unkept."""
         for pod in pods:
             self.keeper.soon(partial(_lower, hands, pod))
 
-    def _after_removal(self, hands: Hands, known: Known) -> None:
+    def _after_removal(self, hands: DirectWriter, known: Known) -> None:
         cgroup = known.cgroup
         if cgroup is None:
             return

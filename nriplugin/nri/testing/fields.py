@@ -61,7 +61,7 @@ def lay_over(overlay: Overlay, fields: Iterable[OwnedField]) -> None:
     """Merge a plugin's answer with those of earlier plugins.
 
     Raises:
-        RequestFailed: another plugin, or this one, has set the same before.
+        PluginsFailed: another plugin, or this one, has set the same before.
     """
     for field in fields:
         if _is_given(overlay.given, field.path):

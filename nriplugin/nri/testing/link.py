@@ -23,7 +23,7 @@ from nriplugin.nri.methods import (
 )
 from nriplugin.nri.testing.gopeer import GoDemux, go_pack
 from nriplugin.nri.trunk import Trunk
-from nriplugin.wire.ttrpc import UNDECODABLE, Answer, Call, Code, Refusal
+from nriplugin.wire.ttrpc import UNDECODABLE, Answer, Call, Code, RefusedStream
 
 if TYPE_CHECKING:
     import socket
@@ -138,7 +138,7 @@ class Link:
             raise RPCError(Code.INTERNAL, f"{method}: undecodable answer") from exc
 
     def _read(self) -> None:
-        arrived: deque[Call | Refusal | Answer] = deque()
+        arrived: deque[Call | RefusedStream | Answer] = deque()
         try:
             while True:
                 # Nothing comes alone here, because every frame is judged.
@@ -148,12 +148,12 @@ class Link:
         except (ConnectionClosed, RemoteProtocolError) as exc:
             self.close(str(exc))
 
-    def _take(self, event: Call | Refusal | Answer) -> None:
+    def _take(self, event: Call | RefusedStream | Answer) -> None:
         if isinstance(event, Answer):
             with self._changed:
                 self._answers.append(event)
                 self._changed.notify_all()
-        elif isinstance(event, Refusal):
+        elif isinstance(event, RefusedStream):
             with self._writing:
                 self._trunk.send(self._trunk.failure(*event))
         else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.testing.fields import ADJUSTED, UPDATED, Overlay, lay_over
 from nriplugin.nri.testing.ownership import Claims
-from nriplugin.nri.testing.roster import RequestFailed
+from nriplugin.nri.testing.roster import PluginsFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Updates:
         """Merge the updates of one plugin's answer.
 
         Raises:
-            RequestFailed: one sets what is set already, and does not allow failure, or
+            PluginsFailed: one sets what is set already, and does not allow failure, or
                 is about the container that is being created.
         """
         for update in updates:
@@ -49,7 +49,7 @@ class Updates:
             merged.ignore_failure &= update.ignore_failure
             try:
                 self._lay_over(merged, update, plugin)
-            except RequestFailed:
+            except PluginsFailed:
                 if not update.ignore_failure:
                     raise
 
@@ -66,7 +66,7 @@ class Updates:
 
     def _merged_update(self, container_id: str, plugin: str) -> nri.ContainerUpdate:
         if container_id == self._creating:
-            raise RequestFailed(
+            raise PluginsFailed(
                 f"plugin {plugin} asked to update {container_id} in creation"
             )
         merged = self._merged.get(container_id)
@@ -116,7 +116,7 @@ class Adjustments:
         """Merge one plugin's answer.
 
         Raises:
-            RequestFailed: it sets what is set already, or updates this container.
+            PluginsFailed: it sets what is set already, or updates this container.
         """
         container = self._container
         claims = Claims(self.updates.owners.owners[container.id], plugin)

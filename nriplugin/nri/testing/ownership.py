@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.testing.roster import RequestFailed
+from nriplugin.nri.testing.roster import PluginsFailed
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -34,13 +34,13 @@ class Claims:
         """Make a field, or a key of it, the plugin's.
 
         Raises:
-            RequestFailed: it is taken; names both plugins and the field.
+            PluginsFailed: it is taken; names both plugins and the field.
         """
         owner, index = self._owner(field, key)
         other = owner.get(index, "")
         if other and other != REMOVAL + self._plugin:
             what = nri.Field.Name(field) + (f" {key}" if key is not None else "")
-            raise RequestFailed(
+            raise PluginsFailed(
                 f"plugins {other.removeprefix(REMOVAL)} and {self._plugin} "
                 f"both set {what}"
             )

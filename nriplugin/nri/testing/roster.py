@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SMALLEST_PIECE = 4
 
 
-class RequestFailed(NRIPluginError):
+class PluginsFailed(NRIPluginError):
     """The runtime would fail the request, and kubelet would see this error."""
 
 
@@ -113,7 +113,7 @@ class Roster:
                     self._drop(link, str(exc))
                     continue
                 except RPCError as exc:
-                    raise RequestFailed(f"plugin {link.name}: {exc}") from exc
+                    raise PluginsFailed(f"plugin {link.name}: {exc}") from exc
                 if take is not None:
                     take(answer, link.full_name)
 
@@ -137,7 +137,7 @@ class Roster:
                 except ConnectionClosed as exc:
                     self._drop(link, str(exc))
                 except RPCError as exc:
-                    raise RequestFailed(f"plugin {link.name}: {exc}") from exc
+                    raise PluginsFailed(f"plugin {link.name}: {exc}") from exc
 
     def _deliver(
         self,
@@ -169,10 +169,10 @@ class Roster:
                 except (ConnectionClosed, RPCError) as exc:
                     if isinstance(exc, ConnectionClosed):
                         self._drop(link, str(exc))
-                    raise RequestFailed(f"validator {link.name}: {exc}") from exc
+                    raise PluginsFailed(f"validator {link.name}: {exc}") from exc
                 assert isinstance(response, nri.ValidateContainerAdjustmentResponse)
                 if response.reject:
-                    raise RequestFailed(f"validator {link.name}: {response.reason}")
+                    raise PluginsFailed(f"validator {link.name}: {response.reason}")
 
     def _call(self, link: Link, rpc: str, request: Message) -> Message:
         timeout_s = self.behaviour.request_timeout_s

@@ -1,6 +1,6 @@
 """The runtime's side of NRI, to run and to test plugins without a runtime.
 
-    with Runtime("/tmp/nri.sock") as runtime:
+    with EmbeddedRuntime("/tmp/nri.sock") as runtime:
         ...  # start the plugin, pointed at that socket
         runtime.wait_for_plugin()
         result = runtime.create_container(pod, container)
@@ -33,14 +33,14 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.launch import ENV_INDEX, ENV_NAME, ENV_SOCKET
 from nriplugin.nri.methods import BY_RPC
 from nriplugin.nri.testing.merging import Adjustments, Updates
-from nriplugin.nri.testing.roster import Behaviour, RequestFailed, Roster
+from nriplugin.nri.testing.roster import Behaviour, PluginsFailed, Roster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nriplugin.nri.testing.link import Link
 
-__all__ = ["Behaviour", "Created", "RequestFailed", "Runtime", "Updated"]
+__all__ = ["Behaviour", "Created", "EmbeddedRuntime", "PluginsFailed", "Updated"]
 
 # A plugin launched by a runtime finds its socket here.
 LAUNCH_FD = 3
@@ -62,7 +62,7 @@ class Updated:
     updates: list[nri.ContainerUpdate] = field(default_factory=list)
 
 
-class Runtime(Roster):
+class EmbeddedRuntime(Roster):
     """An NRI runtime without containers. Its methods are called one at a time."""
 
     def __init__(
@@ -181,7 +181,7 @@ class Runtime(Roster):
         """Ask the plugins to adjust a container, then tell them it was created.
 
         Raises:
-            RequestFailed: a plugin answered with an error, two set the same field, or
+            PluginsFailed: a plugin answered with an error, two set the same field, or
                 a validator rejected the result.
         """
         request = nri.CreateContainerRequest(pod=pod, container=container)
@@ -221,7 +221,7 @@ class Runtime(Roster):
         """Ask the plugins about new resources; return what would be applied.
 
         Raises:
-            RequestFailed: a plugin answered with an error, or two set the same field.
+            PluginsFailed: a plugin answered with an error, or two set the same field.
         """
         request = nri.UpdateContainerRequest(
             pod=pod, container=container, linux_resources=resources

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.trees import CGROUPS, make
 
-from nriplugin.cgroup.locate.detect import Node, detect_node
+from nriplugin.cgroup.locate.detect import DetectedNode, detect_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ def closed(files: Files) -> None:
     files.close()  # type: ignore[attr-defined] # LocalFiles, here
 
 
-def node_at(tmp_path: Path, version: int, cgroups: tuple[str, ...]) -> Node:
+def node_at(tmp_path: Path, version: int, cgroups: tuple[str, ...]) -> DetectedNode:
     closed(make(version, tmp_path / "cgroup", cgroups).files)
     environ = {"CGROUP_DRIVER": "cgroupfs"}
     return detect_node(environ, str(tmp_path), str(tmp_path / "cgroup"))

@@ -7,7 +7,7 @@ from support.vectors import Vector, each
 
 from nriplugin.cgroup.locate.paths import (
     Driver,
-    Runtime,
+    RuntimeName,
     cgroup_path,
     container_path,
     expand_slice,
@@ -19,7 +19,7 @@ from nriplugin.cgroup.locate.paths import (
 from nriplugin.errors import ConfigError
 
 UID = "7b0f0a2e-5d6c-4c1f-9c39-1f5a2a0f4b11"
-RUNTIMES = {"containerd": Runtime.CONTAINERD, "CRI-O": Runtime.CRIO}
+RUNTIMES = {"containerd": RuntimeName.CONTAINERD, "CRI-O": RuntimeName.CRIO}
 
 
 @each("k8s/path/")
@@ -86,9 +86,9 @@ def test_cgroupfs_containers() -> None:
     pod = pod_components("BestEffort", UID)
     parent = f"/kubepods/besteffort/pod{UID}"
     for runtime, name in (
-        (Runtime.CONTAINERD, "abc"),
-        (Runtime.CRIO, "crio-abc"),
-        (Runtime.DOCKER, "abc"),
+        (RuntimeName.CONTAINERD, "abc"),
+        (RuntimeName.CRIO, "crio-abc"),
+        (RuntimeName.DOCKER, "abc"),
     ):
         path = container_path(pod, "abc", Driver.CGROUPFS, runtime)
         assert path == f"{parent}/{name}"
@@ -102,10 +102,10 @@ def test_no_component_leads_elsewhere(part: str, driver: Driver) -> None:
     with pytest.raises(ConfigError, match="expected a name without"):
         cgroup_path(["kubepods", part], driver)
     with pytest.raises(ConfigError, match="expected a name without"):
-        container_path(["kubepods"], part, driver, Runtime.CRIO)
+        container_path(["kubepods"], part, driver, RuntimeName.CRIO)
     if driver is Driver.SYSTEMD:
         with pytest.raises(ConfigError, match="expected a name without"):
-            oci_cgroups_path(["kubepods"], part, driver, Runtime.CRIO)
+            oci_cgroups_path(["kubepods"], part, driver, RuntimeName.CRIO)
 
 
 COMPONENT = st.from_regex(r"[a-z0-9<>]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.paths import (
     Driver,
-    Runtime,
+    RuntimeName,
     cgroup_of,
     cgroup_of_parent,
     cgroup_path,
@@ -25,11 +25,11 @@ UID = "7b0f0a2e-5d6c-4c1f-9c39-1f5a2a0f4b11"
 
 
 @pytest.mark.parametrize("driver", Driver)
-@pytest.mark.parametrize("runtime", Runtime)
+@pytest.mark.parametrize("runtime", RuntimeName)
 @pytest.mark.parametrize("qos_class", ["Guaranteed", "Burstable", "BestEffort"])
 @pytest.mark.parametrize("root", [(), ("kubelet",)])
 def test_what_is_handed_around_leads_back(
-    driver: Driver, runtime: Runtime, qos_class: str, root: tuple[str, ...]
+    driver: Driver, runtime: RuntimeName, qos_class: str, root: tuple[str, ...]
 ) -> None:
     """To the directories of the pod and of its container."""
     pod = pod_components(qos_class, UID, root)

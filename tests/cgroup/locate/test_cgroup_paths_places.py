@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from support.trees import CONTAINER_ID, UID
 
 from nriplugin.cgroup.locate.identify import (
-    Place,
+    CgroupIdentity,
     ProcessCgroups,
     identify,
     parse_process_cgroups,
 )
-from nriplugin.cgroup.locate.node_paths import Layout, kube_root_components
-from nriplugin.cgroup.locate.paths import Driver, Runtime
+from nriplugin.cgroup.locate.node_paths import NodePaths, kube_root_components
+from nriplugin.cgroup.locate.paths import Driver, RuntimeName
 from nriplugin.errors import ConfigError
 
 ESCAPED = UID.replace("-", "_")
@@ -46,7 +46,7 @@ def test_a_pod_is_found_on_both_versions_with_both_drivers(
     version: int, driver: Driver, expected: str
 ) -> None:
     """v1 has a tree per controller, v2 one for all."""
-    layout = Layout(version, driver)
+    layout = NodePaths(version, driver)
     assert layout.pod_path("Burstable", "cpu", "1-2") == expected
     assert layout.qos_path("Burstable", "cpu") == expected.rpartition("/")[0]
     assert layout.qos_path("Guaranteed", "cpu") == layout.root_path("cpu")
@@ -56,10 +56,10 @@ def test_a_pod_is_found_on_both_versions_with_both_drivers(
 
 def test_the_layout_keeps_to_its_mount_and_root() -> None:
     """As in a container with the host's tree mounted elsewhere, and in kind."""
-    layout = Layout(1, Driver.CGROUPFS, "/host/sys/fs/cgroup", ("kubelet",))
+    layout = NodePaths(1, Driver.CGROUPFS, "/host/sys/fs/cgroup", ("kubelet",))
     assert layout.root_path("memory") == "/host/sys/fs/cgroup/memory/kubelet/kubepods"
     assert layout.path("memory", "/") == "/host/sys/fs/cgroup/memory"
-    slices = Layout(2, Driver.SYSTEMD, kube_root=("kubelet",))
+    slices = NodePaths(2, Driver.SYSTEMD, kube_root=("kubelet",))
     assert slices.qos("BestEffort") == (
         "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice"
     )
@@ -90,108 +90,132 @@ def test_a_root_that_leads_elsewhere_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ("/kubepods", Place(Driver.CGROUPFS)),
-        ("/kubepods.slice", Place(Driver.SYSTEMD)),
-        ("/kubepods/besteffort", Place(Driver.CGROUPFS, qos_class="BestEffort")),
+        ("/kubepods", CgroupIdentity(Driver.CGROUPFS)),
+        ("/kubepods.slice", CgroupIdentity(Driver.SYSTEMD)),
+        (
+            "/kubepods/besteffort",
+            CgroupIdentity(Driver.CGROUPFS, qos_class="BestEffort"),
+        ),
         (
             "/kubepods.slice/kubepods-besteffort.slice",
-            Place(Driver.SYSTEMD, qos_class="BestEffort"),
+            CgroupIdentity(Driver.SYSTEMD, qos_class="BestEffort"),
         ),
         (
             f"/kubepods/pod{UID}",
-            Place(Driver.CGROUPFS, qos_class="Guaranteed", pod_uid=UID),
+            CgroupIdentity(Driver.CGROUPFS, qos_class="Guaranteed", pod_uid=UID),
         ),
-        (SYSTEMD_POD, Place(Driver.SYSTEMD, qos_class="Burstable", pod_uid=UID)),
+        (
+            SYSTEMD_POD,
+            CgroupIdentity(Driver.SYSTEMD, qos_class="Burstable", pod_uid=UID),
+        ),
         (
             f"/kubepods.slice/kubepods-pod{ESCAPED}.slice/cri-containerd-{CONTAINER_ID}.scope",
-            Place(
+            CgroupIdentity(
                 Driver.SYSTEMD,
                 (),
                 "Guaranteed",
                 UID,
                 CONTAINER_ID,
-                Runtime.CONTAINERD,
+                RuntimeName.CONTAINERD,
             ),
         ),
         (
             f"{SYSTEMD_POD}/crio-abc.scope/container",
-            Place(
+            CgroupIdentity(
                 Driver.SYSTEMD,
                 (),
                 "Burstable",
                 UID,
                 "abc",
-                Runtime.CRIO,
+                RuntimeName.CRIO,
                 inner=("container",),
             ),
         ),
         (
             f"{SYSTEMD_POD}/crio-conmon-abc.scope",
-            Place(
-                Driver.SYSTEMD, (), "Burstable", UID, "abc", Runtime.CRIO, conmon=True
+            CgroupIdentity(
+                Driver.SYSTEMD,
+                (),
+                "Burstable",
+                UID,
+                "abc",
+                RuntimeName.CRIO,
+                conmon=True,
             ),
         ),
         (
             f"{SYSTEMD_POD}/docker-{CONTAINER_ID}.scope",
-            Place(Driver.SYSTEMD, (), "Burstable", UID, CONTAINER_ID, Runtime.DOCKER),
+            CgroupIdentity(
+                Driver.SYSTEMD, (), "Burstable", UID, CONTAINER_ID, RuntimeName.DOCKER
+            ),
         ),
         (
             "/my_nodes/kubepods/burstable/pod1",
-            Place(Driver.CGROUPFS, ("my_nodes",), "Burstable", "1"),
+            CgroupIdentity(Driver.CGROUPFS, ("my_nodes",), "Burstable", "1"),
         ),
         (
             # The slice of the root my-nodes, too.
             "/my_nodes.slice/my_nodes-kubepods.slice/my_nodes-kubepods-pod1.slice",
-            Place(Driver.SYSTEMD, ("my-nodes",), "Guaranteed", "1"),
+            CgroupIdentity(Driver.SYSTEMD, ("my-nodes",), "Guaranteed", "1"),
         ),
         (
             "/kubepods/burstable/pod1/crio-abc",
-            Place(Driver.CGROUPFS, (), "Burstable", "1", "abc", Runtime.CRIO),
+            CgroupIdentity(
+                Driver.CGROUPFS, (), "Burstable", "1", "abc", RuntimeName.CRIO
+            ),
         ),
         (
             "/kubepods/burstable/pod1/crio-conmon-abc",
-            Place(
-                Driver.CGROUPFS, (), "Burstable", "1", "abc", Runtime.CRIO, conmon=True
+            CgroupIdentity(
+                Driver.CGROUPFS,
+                (),
+                "Burstable",
+                "1",
+                "abc",
+                RuntimeName.CRIO,
+                conmon=True,
             ),
         ),
         (
             "/docker/77/kubelet/kubepods/pod1/abc",
-            Place(
+            CgroupIdentity(
                 Driver.CGROUPFS,
                 ("docker", "77", "kubelet"),
                 "Guaranteed",
                 "1",
                 "abc",
-                Runtime.CONTAINERD,
+                RuntimeName.CONTAINERD,
             ),
         ),
         (
             # The kubelet uses systemd, containerd does not.
             f"/system.slice/containerd.service/kubepods-burstable-pod{ESCAPED}.slice:"
             "cri-containerd:abc",
-            Place(Driver.SYSTEMD, (), "Burstable", UID, "abc", Runtime.CONTAINERD),
+            CgroupIdentity(
+                Driver.SYSTEMD, (), "Burstable", UID, "abc", RuntimeName.CONTAINERD
+            ),
         ),
         (
             # A container that runs a systemd of its own.
             f"{SYSTEMD_POD}/cri-containerd-abc.scope/system.slice/x.service",
-            Place(
+            CgroupIdentity(
                 Driver.SYSTEMD,
                 (),
                 "Burstable",
                 UID,
                 "abc",
-                Runtime.CONTAINERD,
+                RuntimeName.CONTAINERD,
                 inner=("system.slice", "x.service"),
             ),
         ),
         (
             "/kubepods.slice/other.slice",
-            Place(Driver.SYSTEMD, inner=("other.slice",)),
+            CgroupIdentity(Driver.SYSTEMD, inner=("other.slice",)),
         ),
-        ("/kubepods/pod", Place(Driver.CGROUPFS, inner=("pod",))),
+        ("/kubepods/pod", CgroupIdentity(Driver.CGROUPFS, inner=("pod",))),
     ],
 )
-def test_a_path_says_what_it_is(path: str, place: Place) -> None:
+def test_a_path_says_what_it_is(path: str, place: CgroupIdentity) -> None:
     """Every form that kubelet, containerd, CRI-O, runc and crun make."""
     assert identify(path) == place
 
@@ -219,7 +243,7 @@ ID = st.from_regex(r"[0-9a-f]{1,64}", fullmatch=True)
 
 @given(
     driver=st.sampled_from(Driver),
-    runtime=st.sampled_from(Runtime),
+    runtime=st.sampled_from(RuntimeName),
     root=st.lists(NAME.filter(lambda name: name != "kubepods"), max_size=2),
     qos_class=st.sampled_from(["Guaranteed", "Burstable", "BestEffort"]),
     uid=st.one_of(st.uuids().map(str), ID),
@@ -227,27 +251,29 @@ ID = st.from_regex(r"[0-9a-f]{1,64}", fullmatch=True)
 )
 def test_what_was_built_is_recognised(
     driver: Driver,
-    runtime: Runtime,
+    runtime: RuntimeName,
     root: list[str],
     qos_class: str,
     uid: str,
     container_id: str,
 ) -> None:
     """Building a path and reading it are each other's inverse."""
-    layout = Layout(2, driver, kube_root=tuple(root))
-    pod = Place(driver, tuple(root), qos_class, uid)
+    layout = NodePaths(2, driver, kube_root=tuple(root))
+    pod = CgroupIdentity(driver, tuple(root), qos_class, uid)
     assert identify(layout.pod(qos_class, uid)) == pod
     path = layout.container(qos_class, uid, container_id, runtime)
-    if driver is Driver.CGROUPFS and runtime is Runtime.DOCKER:
-        runtime = Runtime.CONTAINERD  # neither has a prefix there
-    expected = Place(driver, tuple(root), qos_class, uid, container_id, runtime)
+    if driver is Driver.CGROUPFS and runtime is RuntimeName.DOCKER:
+        runtime = RuntimeName.CONTAINERD  # neither has a prefix there
+    expected = CgroupIdentity(
+        driver, tuple(root), qos_class, uid, container_id, runtime
+    )
     assert identify(path) == expected
 
 
 @pytest.mark.parametrize("driver", Driver)
 def test_a_root_with_an_underscore_leads_to_its_pods(driver: Driver) -> None:
     """The kubelet takes it as it is; in a slice, a `-` looks the same."""
-    layout = Layout(2, driver, kube_root=("my_nodes", "a-b"))
+    layout = NodePaths(2, driver, kube_root=("my_nodes", "a-b"))
     path = layout.pod("Burstable", UID)
     assert path.startswith(
         "/my_nodes/a-b/kubepods/"
@@ -257,7 +283,7 @@ def test_a_root_with_an_underscore_leads_to_its_pods(driver: Driver) -> None:
     place = identify(path)
     assert place is not None
     assert place.pod_uid == UID
-    assert Layout(2, driver, kube_root=place.root).pod("Burstable", UID) == path
+    assert NodePaths(2, driver, kube_root=place.root).pod("Burstable", UID) == path
 
 
 @given(st.text("/kubepods.-_:slicrtan", max_size=60))

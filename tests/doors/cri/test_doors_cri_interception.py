@@ -28,7 +28,7 @@ from nriplugin.doors.cri.proxy import DECIDERS
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.settings import DEFAULT_CONFIG
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ def on_tree(fake: FakeRuntime, tmp_path: Path) -> Iterator[Client]:
         writable=True,
     )
     path = str(tmp_path / "tree.sock")
-    hands = Hands(tree, Executor(tree))
+    hands = DirectWriter(tree, Executor(tree))
     with (
         serving(fake, path, facts, tree=tree, hands=hands) as door,
         Client(path) as kubelet,
@@ -439,7 +439,7 @@ def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
             path := str(tmp_path / "protection.sock"),
             facts,
             tree=tree,
-            hands=Hands(tree, Executor(tree, journal=journal, refresh_s=0)),
+            hands=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
         ) as door,
         Client(path) as kubelet,
     ):
@@ -478,7 +478,7 @@ def test_what_was_raised_for_a_container_that_is_refused_is_lowered(
             path := str(tmp_path / "refused.sock"),
             NodeFacts(files=files, writable=True),
             tree=tree,
-            hands=Hands(tree, Executor(tree, journal=journal, refresh_s=0)),
+            hands=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
         ) as door,
         Client(path) as kubelet,
     ):

@@ -12,7 +12,7 @@ from nriplugin.cgroup.journal.restore import restore
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.engine.model import NodeFacts
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_the_next_sandbox_of_a_pod_is_in_the_same_cgroup(
             path := str(tmp_path / "journal.sock"),
             NodeFacts(files=files, writable=True),
             tree=tree,
-            hands=Hands(tree, Executor(tree, journal=journal, refresh_s=0)),
+            hands=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
         ) as door,
         Client(path) as kubelet,
     ):

@@ -15,7 +15,7 @@ from nriplugin.config import parse_config
 from nriplugin.convert import Curve
 from nriplugin.doors.cri.inventory import Inventory, Known
 from nriplugin.engine.model import Container, NodeFacts, Pod
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def test_what_waits_for_a_start_outlives_a_restart_of_ours(
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
     facts = NodeFacts(files=container_files(tree, POD) or frozenset(), writable=True)
-    hands = Hands(tree, Executor(tree, refresh_s=0))
+    hands = DirectWriter(tree, Executor(tree, refresh_s=0))
     config = parse_config("cpuQoS: {enabled: true, level: BE}", "test")
     path = str(tmp_path / "proxy.sock")
     for restart in (False, True):

@@ -24,7 +24,7 @@ from nriplugin.doors.cri import interception, undecided
 from nriplugin.doors.cri.writing import Writing
 from nriplugin.engine.model import NodeFacts
 from nriplugin.engine.updating import decide_update
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def test_an_update_that_needs_a_write_first(
         str(tmp_path / "p.sock"),
         facts=NodeFacts(files=files, writable=True, driver="cgroupfs"),
         tree=tree,
-        hands=Hands(tree, Executor(tree)),
+        hands=DirectWriter(tree, Executor(tree)),
         config="cpuBurst: {enabled: true, percent: 50}",
     ) as (_, kubelet):
         sandbox_id = kubelet.run_pod(uid=UID, cgroup_parent=POD)

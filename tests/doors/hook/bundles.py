@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nriplugin.doors.hook.handle import Done
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 ID = "0123456789abcdef" * 4
 SANDBOX_ID = "fedcba9876543210" * 4
@@ -139,7 +139,7 @@ class Bundle:
             *("--state-dir", str(self.state_dir)),
         ]
 
-    def handle(self, config: Config = DEFAULT_CONFIG) -> Done:
+    def handle(self, config: EngineConfig = DEFAULT_CONFIG) -> Done:
         """Be the hook."""
         host, root = str(self.top / "host"), str(self.root)
         with feeding(json.dumps(self.state).encode()) as fd:

@@ -27,13 +27,13 @@ from nriplugin.errors import CgroupError, ConversionError, JournalError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nriplugin.engine.settings import Config
+    from nriplugin.engine.settings import EngineConfig
 
 SHARED = "/machine.slice"
 LIBPOD = f"{SHARED}/libpod-{ID}.scope"
 
 
-def config(text: str) -> Config:
+def config(text: str) -> EngineConfig:
     return parse_config(text, "test").engine
 
 

@@ -23,7 +23,7 @@ from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.daemon.background import Keeper
 from nriplugin.doors.nri.writing import WritingPlugin
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,9 +105,9 @@ class Node:
         tree = self.kernel.tree
         self.opened = 0
 
-        def open_hands() -> Hands:
+        def open_hands() -> DirectWriter:
             self.opened += 1
-            return Hands(tree, Executor(tree, journal=journal, refresh_s=0.0))
+            return DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0.0))
 
         self.plugin = WritingPlugin(facts, tree, open_hands)
         self.keeper = self.plugin.keeper = ByHand()

@@ -25,7 +25,7 @@ from nriplugin.convert.readers import core_from_nri
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.doors.nri.writing import WritingPlugin
 from nriplugin.errors import CgroupError, RequestFails
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.ownership_records import OwnershipRecords
 
 if TYPE_CHECKING:
@@ -89,7 +89,11 @@ class ModelRuntime:
             plugin = NodePlugin(FACTS, tree, records=records)
         else:
             plugin = WritingPlugin(
-                *(FACTS, tree, lambda: Hands(tree, Executor(tree, refresh_s=0.0))),
+                *(
+                    FACTS,
+                    tree,
+                    lambda: DirectWriter(tree, Executor(tree, refresh_s=0.0)),
+                ),
                 records,
                 written_before=bool(self.spec.numbers),
             )

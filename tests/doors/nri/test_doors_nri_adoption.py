@@ -22,7 +22,7 @@ from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.doors.nri.plugin import NodePlugin
-from nriplugin.nri.testing.runtime import Behaviour, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -248,7 +248,7 @@ def served(
     """Return the updates that a runtime got when all jobs were done."""
     plugin, keeper = read_only(FEW)
     path = str(tmp_path / "nri.sock")
-    with Runtime(path, behaviour) as runtime:
+    with EmbeddedRuntime(path, behaviour) as runtime:
         runtime.pods["p1"] = pod_at()
         runtime.containers = {app.id: app for app in apps}
         with running(plugin, path):

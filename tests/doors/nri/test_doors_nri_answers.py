@@ -22,7 +22,7 @@ from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.engine.handlers.cpu_burst import VOLCANO_SWITCH, VOLCANO_TIME
 from nriplugin.engine.qos_level import VOLCANO_KEY
 from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
-from nriplugin.engine.settings import Config
+from nriplugin.engine.settings import EngineConfig
 from nriplugin.errors import NRIPluginError
 from nriplugin.kube.podgroup import GROUP_KEYS, JOB_KEYS, QUEUE_KEYS, TASK_KEYS
 from nriplugin.state import decision_cache as answered
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from nriplugin.api import view_pb2 as view
     from nriplugin.engine.decision import Decision
-    from nriplugin.state.decision_cache import Answer
+    from nriplugin.state.decision_cache import CachedAnswer
 
 BURST = "cpuBurst: {enabled: true, percent: 50}"
 
@@ -140,7 +140,7 @@ rules = st.lists(st.builds(RuleMatch, matches, chosen), max_size=3)
 plans = st.builds(
     Plan,
     config=st.builds(
-        Config,
+        EngineConfig,
         curve=st.sampled_from([None, None, Curve.KEP]),
         base=chosen,
         rules=rules.map(tuple),
@@ -171,7 +171,9 @@ class Asked(NodePlugin):
         self.refusals = self.noted  # type: ignore[assignment] # all that is called
         self.writes: list[Any] = []
 
-    def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+    def _write_new(
+        self, request: view.CreateContainerRequest, answer: CachedAnswer
+    ) -> None:
         self.writes.append(answer.decision.writes)
 
 
@@ -350,7 +352,7 @@ def asked_often(plugin: NodePlugin, monkeypatch: pytest.MonkeyPatch) -> list[str
     decided: list[str] = []
     decide = plugin._decide
 
-    def counted(request: view.CreateContainerRequest, plan: Plan) -> Answer:
+    def counted(request: view.CreateContainerRequest, plan: Plan) -> CachedAnswer:
         decided.append(request.container.name)
         return decide(request, plan)
 

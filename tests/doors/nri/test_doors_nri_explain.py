@@ -20,8 +20,8 @@ from nriplugin.state.plan import Plan
 if TYPE_CHECKING:
     from nriplugin.api import view_pb2 as view
     from nriplugin.explain import ExplainedContainer, ExplainedPod
-    from nriplugin.kube.manifests import Pod
-    from nriplugin.state.decision_cache import Answer
+    from nriplugin.kube.manifests import ManifestPod
+    from nriplugin.state.decision_cache import CachedAnswer
 
 MEMORY = 64 * GIB
 
@@ -86,7 +86,7 @@ PODS: dict[str, dict[str, Any]] = {
 
 def manifest(
     resources: list[Any], runtime_class: str | None = None, **metadata: Any
-) -> Pod:
+) -> ManifestPod:
     names = ("app", "side")
     containers = [
         {"name": name, "resources": given}
@@ -106,14 +106,19 @@ class Recording(NodePlugin):
 
     writes: tuple[Any, ...] = ()
 
-    def _write_new(self, request: view.CreateContainerRequest, answer: Answer) -> None:
+    def _write_new(
+        self, request: view.CreateContainerRequest, answer: CachedAnswer
+    ) -> None:
         self.writes = tuple(
             (one.file, one.value, one.level.value) for one in answer.decision.writes
         )
 
 
 def through_nri(
-    plugin: Recording, pod: Pod, told: ExplainedPod, container: ExplainedContainer
+    plugin: Recording,
+    pod: ManifestPod,
+    told: ExplainedPod,
+    container: ExplainedContainer,
 ) -> Any:
     """Return what the plugin answers, and what it writes, for a container."""
     parent = told.cgroups[plugin.plan.facts.driver or ""]

@@ -12,7 +12,7 @@ from support.trees import CONTAINER, POD, QOS
 
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.node.direct_writes import Hands
+from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Journalled(Node):
         super().__init__("")
         tree = self.kernel.tree
         self.kernel.remove(CONTAINER)
-        self.plugin._open_hands = lambda: Hands(
+        self.plugin._open_hands = lambda: DirectWriter(
             tree, Executor(tree, journal=journal, refresh_s=0.0)
         )
         configure(self.plugin, config)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.cgroup.writing.updates import Outcome
-    from nriplugin.node.direct_writes import Hands
+    from nriplugin.node.direct_writes import DirectWriter
 
 BURST = "cpuBurst: {enabled: true, percent: 50}"
 IDLE = "cpuQoS: {enabled: true, level: BE}"
@@ -430,7 +430,7 @@ def test_files_that_the_runtime_drops_are_written_when_it_is_done(
     assert node.of_container("cpu.max.burst") == "20000"
 
 
-# Hands
+# DirectWriter
 
 
 def test_hands_are_opened_when_a_configuration_has_a_use_for_them() -> None:
@@ -455,19 +455,19 @@ def test_any_of_these_has_a_use_for_hands(config: str) -> None:
 
 
 class Refused:
-    """Hands that cannot be had, until they can."""
+    """A DirectWriter that cannot be had, until it can."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.failing: Exception | None = JournalError("journal /x: Read-only")
 
-    def __call__(self) -> Hands:
+    def __call__(self) -> DirectWriter:
         if self.failing is not None:
             raise self.failing
         from nriplugin.cgroup.writing.executor import Executor
-        from nriplugin.node.direct_writes import Hands
+        from nriplugin.node.direct_writes import DirectWriter
 
-        return Hands(self.kernel.tree, Executor(self.kernel.tree, refresh_s=0.0))
+        return DirectWriter(self.kernel.tree, Executor(self.kernel.tree, refresh_s=0.0))
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from nriplugin.engine.decision import Decision, Level, When
 from nriplugin.engine.memory import throttle_at
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.settings import (
-    Config,
+    EngineConfig,
     MemoryQoSLevelSettings,
     MemoryQoSSettings,
 )
@@ -136,7 +136,7 @@ def test_never_memory_high_on_an_old_kernel(kernel: tuple[int, int] | None) -> N
     assert "5.9" in left(decision)["memory.high"]
     raw = replace(EVERYTHING_ON, memory_qos=MemoryQoSSettings())
     pod = POD._replace(annotations={"memory.high.cgroup2.nri.io": "409600"})
-    files = decide(pod, APP, replace(NODE, kernel=kernel), Config(base=raw)).files
+    files = decide(pod, APP, replace(NODE, kernel=kernel), EngineConfig(base=raw)).files
     assert "memory.high" not in files
 
 
@@ -424,7 +424,7 @@ def test_the_kubelets_defaults_are_nobodys_wish(
 ) -> None:
     """It sends them where its memory QoS is off: that is when ours is wanted."""
     container = asking(MIB)._replace(resources=TYPICAL._replace(unified=UNSET))
-    decision = decide(pod, container, NODE, Config(base=EVERYTHING_ON))
+    decision = decide(pod, container, NODE, EngineConfig(base=EVERYTHING_ON))
     for file, value in files.items():
         assert decision.files[file] == value
     off = decide(pod, container, NODE, config())

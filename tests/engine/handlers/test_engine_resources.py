@@ -15,7 +15,7 @@ from nriplugin.engine.decision import HandlerFailed, Reason
 from nriplugin.engine.model import CORE_FILES, NodeFacts
 from nriplugin.engine.settings import (
     DEFAULT_CONFIG,
-    Config,
+    EngineConfig,
     ResourcesSettings,
     UnifiedAnnotationsSettings,
 )
@@ -152,7 +152,7 @@ def test_the_curve(
         POD._replace(curve=of_pod),
         APP,
         replace(NODE, curve=of_node),
-        Config(curve=configured),
+        EngineConfig(curve=configured),
     )
     assert decision.files["cpu.weight"] == weight
 
@@ -172,7 +172,7 @@ def test_a_curve_that_is_not_cruns_counts_among_siblings(
 ) -> None:
     """With systemd, crun makes the scope's weight of shares, and has its own curve."""
     facts = replace(NODE, driver="systemd", oci_runtime="crun", curve=of_node)
-    pod, chosen = POD._replace(curve=of_pod), Config(curve=configured)
+    pod, chosen = POD._replace(curve=of_pod), EngineConfig(curve=configured)
     for decision in (
         decide(pod, APP, facts, chosen),
         decide_update(pod, APP, TYPICAL, facts, chosen),
@@ -184,7 +184,7 @@ def test_a_curve_that_is_not_cruns_counts_among_siblings(
 def test_a_runtime_that_drops_unified_has_the_scope_weighed_once() -> None:
     """By the same write as everything else."""
     facts = replace(NODE, driver="systemd", oci_runtime="crun", runtime="cri-o")
-    decision = decide_update(POD, APP, TYPICAL, facts, Config(curve=Curve.KEP))
+    decision = decide_update(POD, APP, TYPICAL, facts, EngineConfig(curve=Curve.KEP))
     assert [w.file for w in decision.writes].count("cpu.weight") == 1
 
 

@@ -10,7 +10,12 @@ from support.harness import PATIENCE_S, container, pod, running, update
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri import Plugin
-from nriplugin.nri.testing.runtime import Behaviour, RequestFailed, Runtime, Updated
+from nriplugin.nri.testing.runtime import (
+    Behaviour,
+    EmbeddedRuntime,
+    PluginsFailed,
+    Updated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,11 +51,11 @@ class Updater(Plugin):
 
 
 @contextmanager
-def beside_each_other(tmp_path: Path, *plugins: Plugin) -> Iterator[Runtime]:
+def beside_each_other(tmp_path: Path, *plugins: Plugin) -> Iterator[EmbeddedRuntime]:
     """Plugins a at index 10, b at 20 and so on, on one runtime."""
     path = str(tmp_path / "nri.sock")
     patient = Behaviour(request_timeout_s=PATIENCE_S)
-    with Runtime(path, patient) as runtime, ExitStack() as stack:
+    with EmbeddedRuntime(path, patient) as runtime, ExitStack() as stack:
         for number, plugin in enumerate(plugins):
             name, idx = "abc"[number], f"{number + 1}0"
             stack.enter_context(running(plugin, path, name, idx))
@@ -72,7 +77,7 @@ def shares(number: int) -> nri.ContainerUpdate:
     return entry
 
 
-def resize(runtime: Runtime) -> Updated:
+def resize(runtime: EmbeddedRuntime) -> Updated:
     """Ask for 1024 shares, a set of CPUs and a limit of huge pages."""
     asked = nri.LinuxResources()
     asked.cpu.shares.value = 1024
@@ -86,7 +91,7 @@ def test_two_plugins_that_set_one_file_fail_the_creation(tmp_path: Path) -> None
     first = Adjuster(adjusting(cpu_weight="1", memory_high="5"))
     second = Adjuster(adjusting(cpu_weight="1"))
     both = pytest.raises(
-        RequestFailed,
+        PluginsFailed,
         match=r"plugins 10-a and 20-b both set CgroupsUnified cpu\.weight",
     )
     with beside_each_other(tmp_path, first, second) as runtime, both:
@@ -123,7 +128,7 @@ def test_a_removal_marker_overrides_another_plugin(tmp_path: Path) -> None:
 def test_a_plugin_conflicts_with_itself(tmp_path: Path) -> None:
     """Two entries for one container must not set the same."""
     twice = Updater(shares(5), shares(5))
-    itself = pytest.raises(RequestFailed, match="10-a and 10-a both set CPUShares")
+    itself = pytest.raises(PluginsFailed, match="10-a and 10-a both set CPUShares")
     with beside_each_other(tmp_path, twice) as runtime, itself:
         resize(runtime)
 
@@ -155,7 +160,7 @@ def test_a_request_that_is_echoed_is_claimed(tmp_path: Path) -> None:
 
     with beside_each_other(tmp_path, Echo()) as runtime:
         assert len(resize(runtime).resources.hugepage_limits) == 2
-    both = pytest.raises(RequestFailed, match="10-a and 20-b both set CPUShares")
+    both = pytest.raises(PluginsFailed, match="10-a and 20-b both set CPUShares")
     with beside_each_other(tmp_path, Echo(), Updater(shares(5))) as runtime, both:
         resize(runtime)
 

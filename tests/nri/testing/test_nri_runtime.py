@@ -25,7 +25,7 @@ from nriplugin.nri.launch import Launch
 from nriplugin.nri.methods import METHODS
 from nriplugin.nri.session import Session
 from nriplugin.nri.stats import Stats
-from nriplugin.nri.testing.runtime import Behaviour, RequestFailed, Runtime
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, PluginsFailed
 from nriplugin.wire.mux import HEADER
 from nriplugin.wire.ttrpc import Client, Code
 
@@ -48,7 +48,7 @@ def behaviour(release: str, **more: object) -> Behaviour:
     return Behaviour(nri_version=release, version=VERSIONS[release], **more)  # type: ignore[arg-type] # any field
 
 
-def whole_life(runtime: Runtime) -> None:
+def whole_life(runtime: EmbeddedRuntime) -> None:
     """Everything that happens to a pod with one container."""
     one, app = pod(), container(shares=1024)
     runtime.run_pod_sandbox(one)
@@ -85,7 +85,7 @@ def test_synchronize_in_pieces(tmp_path: Path, piece: int) -> None:
     """However it is cut, the plugin sees everything once."""
     plugin = Recorder()
     path = str(tmp_path / "nri.sock")
-    runtime = Runtime(path, Behaviour(sync_piece=piece))
+    runtime = EmbeddedRuntime(path, Behaviour(sync_piece=piece))
     for number in range(7):
         runtime.pods[f"p{number}"] = pod(number)
         runtime.containers[f"c{number}"] = container(number)
@@ -99,7 +99,7 @@ def test_synchronize_too_long_for_one_message_is_cut(tmp_path: Path) -> None:
     """As a runtime of 0.7 or newer does by itself."""
     plugin = Recorder()
     path = str(tmp_path / "nri.sock")
-    runtime = Runtime(path)
+    runtime = EmbeddedRuntime(path)
     for number in range(60):
         big = container(number)
         big.annotations["pad"] = "x" * 100_000
@@ -128,7 +128,7 @@ def test_a_plugin_that_is_late_is_dropped_and_the_request_goes_on(
     """A plugin without a watchdog: the mute client below."""
     path = str(tmp_path / "nri.sock")
     mute = Behaviour(request_timeout_s=0.1)
-    with Runtime(path, mute) as runtime, register_by_hand(path):
+    with EmbeddedRuntime(path, mute) as runtime, register_by_hand(path):
         drop = wait_for_drop(runtime)
     assert "Configure: no answer within 0.1 s" in drop
 
@@ -139,13 +139,15 @@ def register_by_hand(path: str) -> socket.socket:
     sock.connect(path)
     request = nri.RegisterPluginRequest(plugin_name="mute", plugin_idx="50")
     _, head, body = Client().call(
-        "nri.pkg.api.v1alpha1.Runtime", "RegisterPlugin", request.SerializeToString()
+        "nri.pkg.api.v1alpha1.Runtime",
+        "RegisterPlugin",
+        request.SerializeToString(),
     )
     sock.sendall(HEADER.pack(2, len(head + body)) + head + body)
     return sock
 
 
-def wait_for_drop(runtime: Runtime) -> str:
+def wait_for_drop(runtime: EmbeddedRuntime) -> str:
     wait_until(lambda: runtime.dropped)
     return runtime.dropped[0]
 
@@ -155,7 +157,7 @@ def test_a_client_that_never_registers_is_dropped(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     plugin = Recorder()
     short = Behaviour(registration_timeout_s=0.1)
-    with Runtime(path, short) as runtime, socket.socket(socket.AF_UNIX) as mute:
+    with EmbeddedRuntime(path, short) as runtime, socket.socket(socket.AF_UNIX) as mute:
         mute.connect(path)
         with running(plugin, path):
             runtime.wait_for_plugin(timeout_s=PATIENCE_S)
@@ -171,7 +173,7 @@ def test_bad_names_are_refused(
 ) -> None:
     """With an error status, as the real one."""
     path = str(tmp_path / "nri.sock")
-    with Runtime(path, Behaviour(registration_timeout_s=0.2)):
+    with EmbeddedRuntime(path, Behaviour(registration_timeout_s=0.2)):
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(path)
         with pytest.raises(RPCError, match=f"invalid plugin {reason}"):
@@ -184,7 +186,10 @@ def test_an_event_the_release_does_not_know_is_refused(
     """The connection is closed for it."""
     monkeypatch.setattr(session, "release_of", lambda request: (0, 12, 0))
     path = str(tmp_path / "nri.sock")
-    with Runtime(path, behaviour("0.8.0")) as runtime, running(Recorder(), path):
+    with (
+        EmbeddedRuntime(path, behaviour("0.8.0")) as runtime,
+        running(Recorder(), path),
+    ):
         assert "invalid plugin events: 0x3800" in wait_for_drop(runtime)
 
 
@@ -198,7 +203,7 @@ def test_an_error_fails_the_request_and_keeps_the_plugin(tmp_path: Path) -> None
             raise RuntimeError("no")
 
     with connected(Failing(), tmp_path) as (runtime, _):
-        with pytest.raises(RequestFailed, match="RuntimeError: no"):
+        with pytest.raises(PluginsFailed, match="RuntimeError: no"):
             runtime.create_container(pod(), container())
         runtime.start_container(pod(), container())
         assert "c1" not in runtime.containers
@@ -218,7 +223,7 @@ class Validator(Plugin):
 def test_a_validator_rejects(tmp_path: Path) -> None:
     """Since 0.10, after all plugins have spoken."""
     plugin = Validator()
-    rejected = pytest.raises(RequestFailed, match="not here")
+    rejected = pytest.raises(PluginsFailed, match="not here")
     with connected(plugin, tmp_path) as (runtime, _), rejected:
         runtime.create_container(pod(), container())
     assert plugin.asked == ["c1"]
@@ -280,7 +285,7 @@ def test_plugins_are_called_in_the_order_of_their_index(tmp_path: Path) -> None:
         for name, idx in (("b", "50"), ("a", "10"))
     ]
     threads = [threading.Thread(target=runner.run) for runner in runners]
-    with Runtime(path) as runtime:
+    with EmbeddedRuntime(path) as runtime:
         for thread in threads:
             thread.start()
         runtime.wait_for_plugin(2, timeout_s=PATIENCE_S)
@@ -315,7 +320,7 @@ def test_an_update_of_the_container_being_created_fails_it(
             return nri.UpdateContainerResponse(update=[wiping])
 
     with connected(Wrong(), tmp_path) as (runtime, _):
-        with pytest.raises(RequestFailed, match="in creation"):
+        with pytest.raises(PluginsFailed, match="in creation"):
             runtime.create_container(pod(), container())
         asked = nri.LinuxResources()
         asked.cpu.shares.value = 7
@@ -329,5 +334,5 @@ def test_waiting_for_a_plugin_that_never_comes_says_what_happened(
     """The message is all that a plugin's author has."""
     path = str(tmp_path / "nri.sock")
     nobody = pytest.raises(TimeoutError, match="0 of 1 registrations")
-    with Runtime(path) as runtime, nobody:
+    with EmbeddedRuntime(path) as runtime, nobody:
         runtime.wait_for_plugin(timeout_s=0.01)
