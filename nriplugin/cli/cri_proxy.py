@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-from contextlib import ExitStack, closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
-from nriplugin.errors import CgroupError, ConfigError, NRIPluginError
+from nriplugin.daemon.assembly import lifecycle_on, run_process
+from nriplugin.errors import ConfigError
 from nriplugin.sockets import SCHEME, parse_address, parse_mode
-from nriplugin.stopping import StopFlag, stopping_on_signals
+from nriplugin.stopping import StopFlag
 
 if TYPE_CHECKING:
     import argparse
-
-    from nriplugin.cgroup.locate.detect import DetectedNode
-    from nriplugin.doors.cri.door import Door
 
 _log = logging.getLogger(__name__)
 
@@ -75,65 +70,25 @@ def main(args: argparse.Namespace) -> int:
     mode = parse_mode("--socket-mode", args.socket_mode)
     if os.path.realpath(listen) == os.path.realpath(runtime):
         raise ConfigError(f"--listen: {args.listen}, expected another than --runtime")
-    with ExitStack() as stack:
-        door = _door_of(node_of(args), runtime, stack, read_only=args.read_only)
-        if args.config is not None:
-            from nriplugin.config import parse_config
-            from nriplugin.daemon.config_watch import ConfigWatch, watching
-
-            watch = ConfigWatch(args.config, parse_config, door.apply)
-            door.apply(watch.initial())
-            stack.enter_context(watching(watch))
-        stopping = StopFlag()
-        stack.enter_context(stopping_on_signals(stopping.set))
-        # What is imported stays: spare the collector from walking it during requests.
-        gc.collect()
-        gc.freeze()
-        stack.enter_context(closing(door))
-        door.open(listen, mode)
-        _log.info("serving %s for the runtime at %s", args.listen, args.runtime)
-        stopping.wait()
-        _log.info("stopping")
-    return 0
-
-
-def _door_of(
-    node: DetectedNode, runtime: str, stack: ExitStack, *, read_only: bool
-) -> Door:
-    """Look at the node, and return the door for it; the stack closes what is open.
-
-    Raises:
-        ConfigError: grpcio is not installed.
-    """
     try:
         import grpc_health.v1  # noqa: F401 - with grpcio, the extra's last part
     except ImportError as exc:
         raise ConfigError(
             "cri-proxy: grpcio is not installed, expected nriplugin[cri]"
         ) from exc
-    # Late: all of them need what may be missing, or belong to this command alone.
-    from nriplugin.doors.cri.door import Door
-    from nriplugin.node.direct_writes import DirectWriter
-    from nriplugin.node.facts import node_facts
-    from nriplugin.node.ownership_records import OwnershipRecords, state_directory
-    from nriplugin.state.decision_log import Refusals
+    from nriplugin.doors.cri.door import CRIDoor
 
-    note = Refusals().note
-    directory = state_directory(node)
-    records = None if directory is None else OwnershipRecords(directory)
-    try:
-        tree = node.open_tree()
-    except CgroupError as exc:
-        _log.warning(
-            "cgroups: cannot be read, so nothing is learned from them: %s", exc
-        )
-        return Door(runtime, node_facts(node, None), records=records, note=note)
-    facts = node_facts(node, tree)
-    hands = None
-    if facts.writable and not read_only:
-        try:
-            hands = stack.enter_context(closing(DirectWriter.of(node, tree)))
-        except NRIPluginError as exc:
-            _log.warning("cgroups are not written: %s", exc)
-    facts = replace(facts, writable=hands is not None)
-    return Door(runtime, facts, tree=tree, hands=hands, records=records, note=note)
+    lifecycle, unreadable = lifecycle_on(node_of(args), read_only=args.read_only)
+    if unreadable:
+        _log.warning("cgroups cannot be read: %s", unreadable)
+    door = CRIDoor(runtime, lifecycle)
+    stopping = StopFlag()
+
+    def serve() -> None:
+        door.open(listen, mode)
+        _log.info("serving %s for the runtime at %s", args.listen, args.runtime)
+        stopping.wait()
+        _log.info("stopping")
+
+    run_process(door, serve, stopping.set, config_path=args.config)
+    return 0

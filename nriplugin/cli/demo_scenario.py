@@ -1,6 +1,6 @@
-"""A small play on the embedded runtime: three pods, an update, a removal.
+"""The scenario of `nriplugin demo`: three pods, an update, a removal.
 
-The plugin is the real one and the socket is a real one; only the runtime is ours.
+The plugin and the socket are real ones; the runtime is the embedded one of the SDK.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.convert import convert
 from nriplugin.convert.readers import from_nri
+from nriplugin.daemon.background import BackgroundThread
 from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.doors.nri.responses import adjustment
 from nriplugin.nri.launch import launch_from
 from nriplugin.nri.runner import Runner
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
+from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +30,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of the play: what the runtime said and what the plugin answered."""
+    """One line of the scenario: the runtime's message and the plugin's answer."""
 
     event: str
     subject: str
@@ -38,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A pod with one container, and what kubelet would send for it."""
+    """A pod with one container, and the numbers that kubelet would send for it."""
 
     pod: str
     qos: str
@@ -68,7 +71,7 @@ _PARTS = (
 
 
 def play() -> Iterator[Step]:
-    """Run the play; yield each step as it happens."""
+    """Run the scenario; yield each step as it happens."""
     with tempfile.TemporaryDirectory(prefix="nriplugin-") as directory:
         path = f"{directory}/nri.sock"
         with EmbeddedRuntime(path) as runtime, _plugin(path):
@@ -117,7 +120,8 @@ def _play(runtime: EmbeddedRuntime) -> Iterator[Step]:
 @contextmanager
 def _plugin(path: str) -> Iterator[None]:
     """The plugin on a thread of its own, stopped at the end."""
-    runner = Runner(NodePlugin(), launch_from({}, socket_path=path))
+    lifecycle = Lifecycle(BackgroundThread(), render=adjustment)
+    runner = Runner(NodePlugin(lifecycle), launch_from({}, socket_path=path))
     thread = threading.Thread(target=runner.run, name="nriplugin")
     thread.start()
     try:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-from contextlib import closing, contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
 
-from nriplugin.cgroup.journal.journal import DATABASE
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
+from nriplugin.daemon.assembly import lifecycle_on, run_process
 from nriplugin.doors.nri.plugin import NodePlugin
-from nriplugin.errors import CgroupError, ConfigError
-from nriplugin.node.facts import node_facts
-from nriplugin.node.ownership_records import OwnershipRecords, state_directory
+from nriplugin.doors.nri.responses import adjustment
+from nriplugin.errors import ConfigError
 from nriplugin.nri.launch import (
     DEFAULT_INDEX,
     DEFAULT_NAME,
@@ -25,14 +22,10 @@ from nriplugin.nri.launch import (
     launch_from,
 )
 from nriplugin.nri.runner import Runner
-from nriplugin.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from nriplugin.cgroup.locate.detect import DetectedNode
 
 _log = logging.getLogger(__name__)
 
@@ -63,13 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--read-only",
         action="store_true",
-        help="never write to cgroups, only answer; what needs more is left alone",
+        help="never write to cgroups, only answer; settings that need direct writes "
+        "are skipped",
     )
     parser.add_argument(
         "--grpc",
         metavar="ADDRESS",
-        help="also answer NRI's Plugin service over gRPC, without doing anything, on "
-        "a socket such as unix:///run/nriplugin/plugin.sock",
+        help="also answer NRI's Plugin service over gRPC, as a dry run, on a socket "
+        "such as unix:///run/nriplugin/plugin.sock",
     )
     add_node_arguments(parser)
 
@@ -80,15 +74,10 @@ def main(args: argparse.Namespace) -> int:
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
-    plugin = _plugin_for(node_of(args), read_only=args.read_only)
-    reloading: AbstractContextManager[None] = nullcontext()
-    if args.config is not None:
-        from nriplugin.config import parse_config
-        from nriplugin.daemon.config_watch import ConfigWatch, watching
-
-        watch = ConfigWatch(args.config, parse_config, plugin.apply)
-        plugin.apply(watch.initial())
-        reloading = watching(watch)
+    lifecycle, unreadable = lifecycle_on(
+        node_of(args), read_only=args.read_only, render=adjustment
+    )
+    plugin = NodePlugin(lifecycle, unreadable)
     if api_implementation.Type() != "upb":
         _log.warning(
             "protobuf is the %s implementation, many times slower than upb: "
@@ -96,15 +85,8 @@ def main(args: argparse.Namespace) -> int:
             api_implementation.Type(),
         )
     runner = Runner(plugin, launch)
-    # What is imported stays: spare the collector from walking it during requests.
-    gc.collect()
-    gc.freeze()
-    with (
-        closing(plugin),
-        _serving_grpc(plugin, args.grpc),
-        stopping_on_signals(runner.stop),
-        reloading,
-    ):
+
+    def serve() -> None:
         try:
             runner.run()
         except OSError as exc:
@@ -112,48 +94,28 @@ def main(args: argparse.Namespace) -> int:
                 f"--nri-socket: {launch.socket_path}: {exc.strerror}, "
                 "expected a socket that can be dialled"
             ) from exc
-    return 0
 
-
-def _plugin_for(node: DetectedNode, *, read_only: bool) -> NodePlugin:
-    """Look at the node, and return the plugin for it."""
-    directory = state_directory(node)
-    records = None if directory is None else OwnershipRecords(directory)
-    try:
-        tree = node.open_tree()
-    except CgroupError as exc:
-        facts = node_facts(node, None)
-        return NodePlugin(facts, blind_because=str(exc), records=records)
-    facts = node_facts(node, tree)
-    if read_only or not facts.writable:
-        facts = replace(facts, writable=False)
-        return NodePlugin(facts, tree, records=records)
-    from nriplugin.doors.nri.writing import WritingPlugin
-    from nriplugin.node.direct_writes import DirectWriter
-
-    before = os.path.exists(os.path.join(directory or "", DATABASE))
-    plugin = WritingPlugin(
-        *(facts, tree, lambda: DirectWriter.of(node, tree), records),
-        written_before=before,
+    run_process(
+        plugin,
+        serve,
+        runner.stop,
+        config_path=args.config,
+        beside=[_serving_grpc(plugin, args.grpc)],
     )
-    if before:
-        from nriplugin.config import Config
-
-        plugin.apply(Config())  # without a file, nothing else would open the journal
-    return plugin
+    return 0
 
 
 @contextmanager
 def _serving_grpc(plugin: NodePlugin, address: str | None) -> Iterator[None]:
-    """Answer over gRPC for a while, if there is an address to do so.
+    """Answer dry runs over gRPC for a while, if there is an address to do so.
 
     Raises:
-        ConfigError: grpcio is not installed, or there can be no such socket.
+        ConfigError: grpcio is not installed, or the socket cannot be made.
     """
     if address is None:
         yield
         return
-    # Late: whoever does not want it does not pay for it.
+    # Imported late: grpcio is large, and only needed with --grpc.
     from nriplugin.sockets import parse_address
 
     path = parse_address("--grpc", address)

@@ -1,6 +1,9 @@
-"""One thread for what no request should wait for: late writes, adoption, repair.
+"""The background thread: work that no request may wait for.
 
-It is started by the first job, so a plugin that has none has no thread either.
+It implements the `Scheduler` of state/scheduler.py: jobs to be done soon, at a time, a
+few per second, or periodically. All jobs run on one thread, one at a time, so two jobs
+never need a lock against each other. The thread is started by the first job: a daemon
+that needs none has none.
 """
 
 from __future__ import annotations
@@ -22,88 +25,88 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Keeper:
-    """Runs jobs one at a time: soon, later, a few per second, or again and again."""
+class BackgroundThread:
+    """Runs jobs one at a time. Any thread may hand over jobs."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._soon: SimpleQueue[Job] = SimpleQueue()
-        # Guards the rest, which two threads change.
+        # Guards the fields below, which the caller's and this thread change.
         self._lock = threading.Lock()
-        self._later: deque[Job] = deque()
+        self._paced: deque[Job] = deque()
         self._pause_s = 0.0
-        self._next_later = 0.0
+        self._next_paced = 0.0
         self._timed: list[tuple[float, int, Job]] = []
-        self._serial = count()  # of two at the same time, the first
-        self._again: Job | None = None
-        self._every_s = 0.0
-        self._next_again = 0.0
+        self._serial = count()  # orders jobs that are due at the same time
+        self._periodic: Job | None = None
+        self._period_s = 0.0
+        self._next_periodic = 0.0
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     def soon(self, job: Job) -> None:
-        """Run a job as soon as those before it are done."""
+        """Run a job as soon as the jobs before it are done."""
         self._soon.put(job)
         self._start()
 
     def paced(self, jobs: Iterable[Job], per_second: int) -> None:
-        """Run jobs one by one, so many per second, in place of earlier ones."""
+        """Run jobs one by one, so many per second, in place of earlier paced ones."""
         with self._lock:
-            self._later = deque(jobs)
+            self._paced = deque(jobs)
             self._pause_s = 1 / per_second
-            self._next_later = self._clock() + self._pause_s
-        if self._later:
-            self.soon(_nothing)
+            self._next_paced = self._clock() + self._pause_s
+        if self._paced:
+            self.soon(_look_at_the_time)
 
     def after(self, seconds: float, job: Job) -> None:
         """Run a job when so much time has passed."""
         with self._lock:
             heappush(self._timed, (self._clock() + seconds, next(self._serial), job))
-        self.soon(_nothing)
+        self.soon(_look_at_the_time)
 
     def every(self, seconds: float, job: Job | None) -> None:
-        """Run a job again and again, in place of an earlier one; None ends that."""
+        """Run a job periodically, in place of the earlier one; None ends that."""
         with self._lock:
-            if self._again is not None or job is not None:
-                self._again, self._every_s = job, seconds
-                self._next_again = self._clock() + seconds
+            if self._periodic is not None or job is not None:
+                self._periodic, self._period_s = job, seconds
+                self._next_periodic = self._clock() + seconds
         if job is not None:
-            self.soon(_nothing)
+            self.soon(_look_at_the_time)
 
     def stop(self) -> None:
-        """End the thread, if there is one, after the job under way; others are lost."""
+        """End the thread, if there is one, after its present job; drop all others."""
         with self._lock:
             self._stopping = True
             thread = self._thread
         if thread is not None:
-            self._soon.put(_nothing)
+            self._soon.put(_look_at_the_time)
             thread.join()
 
     def _start(self) -> None:
         with self._lock:
             if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(
-                    target=self._run, name="keeper", daemon=True
+                    target=self._run, name="background", daemon=True
                 )
                 self._thread.start()
 
     def _run(self) -> None:
         while True:
             try:
-                job = self._soon.get(timeout=self._patience_s())
+                job = self._soon.get(timeout=self._seconds_to_next())
             except Empty:
                 job = self._due()
             if self._stopping:
                 return
             try:
                 job()
-            except Exception:  # noqa: BLE001 - one job's failure is its own
-                _log.exception("a job of the keeper failed")
+            except Exception:  # noqa: BLE001 - the next job must run all the same
+                _log.exception("a background job failed")
 
-    def _patience_s(self) -> float | None:
+    def _seconds_to_next(self) -> float | None:
         with self._lock:
-            times = [self._next_later] if self._later else []
-            times += [self._next_again] if self._again is not None else []
+            times = [self._next_paced] if self._paced else []
+            times += [self._next_periodic] if self._periodic is not None else []
             times += [self._timed[0][0]] if self._timed else []
         return max(0.0, min(times) - self._clock()) if times else None
 
@@ -112,14 +115,14 @@ class Keeper:
             now = self._clock()
             if self._timed and now >= self._timed[0][0]:
                 return heappop(self._timed)[2]
-            if self._later and now >= self._next_later:
-                self._next_later = now + self._pause_s
-                return self._later.popleft()
-            if self._again is not None and now >= self._next_again:
-                self._next_again = now + self._every_s
-                return self._again
-        return _nothing
+            if self._paced and now >= self._next_paced:
+                self._next_paced = now + self._pause_s
+                return self._paced.popleft()
+            if self._periodic is not None and now >= self._next_periodic:
+                self._next_periodic = now + self._period_s
+                return self._periodic
+        return _look_at_the_time
 
 
-def _nothing() -> None:
-    """Wake the thread, so that it looks at the time again."""
+def _look_at_the_time() -> None:
+    """Do nothing: the job only wakes the thread, so that it computes its next wait."""

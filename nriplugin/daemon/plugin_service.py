@@ -1,8 +1,9 @@
-"""NRI's Plugin service over gRPC, for whoever wants a decision without a runtime.
+"""NRI's Plugin service over gRPC: decisions as a dry run, without a runtime.
 
-The same messages, answered by the same engine under the same configuration, with
-gRPC's health and reflection services beside it. The only part of `run` that imports
-grpcio, and only when it is asked for.
+A client sends the messages that a runtime would send, and gets the answers that the
+plugin would give under the present configuration; nothing else happens. gRPC's health
+and reflection services stand beside it. This is the only part of `run` that imports
+grpcio, and only with `--grpc`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.doors.nri.dry_run import AskedPlugin
+from nriplugin.doors.nri.dry_run import DryRunPlugin
 from nriplugin.errors import NRIPluginError, RequestFails
 from nriplugin.nri.methods import METHODS, PLUGIN_SERVICE, Kind
 from nriplugin.nri.plugin import handles, subscription
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
     Context = grpc.ServicerContext
     Handler = grpc.RpcMethodHandler[Any, Any]
 
-# Root alone: a decision shows what is configured.
+# Root alone may connect, because decisions show the configuration.
 MODE = 0o600
 GRACE_S = 1.0
 WORKERS = 16
 
-# What the runtime itself would send on its socket.
+# The largest message that a runtime would send on its own socket.
 _MAX_BYTES = 16 * 1024 * 1024
 
 
@@ -51,11 +52,12 @@ class PluginService:
 
     def __init__(self, plugin: NodePlugin) -> None:
         """Serve nobody yet."""
-        self._asked = AskedPlugin(plugin)
+        self._plugin = DryRunPlugin(plugin)
         self._claim = ExitStack()
-        # The plugin is asked by one at a time, as a runtime does.
+        # A runtime asks one question at a time, so the plugin need not be thread-safe.
         self._one_at_a_time = threading.Lock()
-        # Several, because whoever asks for a description keeps a worker meanwhile.
+        # Several workers, because a client of the reflection service occupies one for
+        # as long as its stream is open.
         self._server = grpc.server(
             ThreadPoolExecutor(WORKERS, thread_name_prefix="grpc"),
             options=[("grpc.max_receive_message_length", _MAX_BYTES)],
@@ -92,11 +94,11 @@ class PluginService:
         self._claim.close()
 
     def _handler_of(self, method: Method) -> Handler:
-        """Ask the plugin the questions that it answers; events are only taken."""
-        if method.kind is not Kind.QUESTION or not handles(self._asked, method):
+        """Return a handler that asks the plugin; events are accepted and ignored."""
+        if method.kind is not Kind.QUESTION or not handles(self._plugin, method):
             return _handler(method.request, _nothing)
-        request = self._asked.views.get(method.handler, method.request)
-        answer = getattr(self._asked, method.handler)
+        request = self._plugin.views.get(method.handler, method.request)
+        answer = getattr(self._plugin, method.handler)
 
         def ask(message: Any) -> Any:  # noqa: ANN401 - a `request`
             with self._one_at_a_time:
@@ -105,7 +107,7 @@ class PluginService:
         return _handler(request, ask)
 
     def _configure(self, request: nri.ConfigureRequest) -> nri.ConfigureResponse:
-        return nri.ConfigureResponse(events=subscription(self._asked))
+        return nri.ConfigureResponse(events=subscription(self._plugin))
 
 
 def _synchronize(request: nri.SynchronizeRequest) -> nri.SynchronizeResponse:

@@ -1,12 +1,14 @@
-"""Carries out what the engine decided and no door carries: writes to cgroups.
+"""Direct writes: values of a decision that no door can carry, written to cgroups.
 
-A write at the level of a pod or above may be one container's part of a sum. The others'
-parts are read from their cgroups, so a restart, or a hook that lives for a moment,
-comes to the same sum. Only what a new container was promised has to be remembered until
-its cgroup shows it (see promises.py).
+A direct write for the cgroup of a pod, or for a cgroup above it, may be one container's
+part of a sum. The direct writer reads the other containers' parts from their cgroups,
+so after a restart, or in a hook that lives for one container, it comes to the same sum.
+Only the part of a container that is being created has to be remembered until the
+container's cgroup shows it (see claims.py).
 
-From reading a sum to writing it, every other thread and process that writes through the
-same journal is kept out.
+Between reading the parts and writing the sum, the direct writer holds the journal's
+lock, so no other thread and no other process of nriplugin can write in between.
+It writes below the kubepods cgroup and nowhere else.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.updates import Update
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.ancestors import shortfalls
-from nriplugin.engine.decision import Level
-from nriplugin.node.claims import Promises
+from nriplugin.engine.decision import Level, When
+from nriplugin.node.claims import Claims
 from nriplugin.node.observe import held
 from nriplugin.node.ownership_records import state_directory
 from nriplugin.node.protection import FILES, above, sum_below
@@ -49,16 +51,16 @@ _BURST = "cpu.max.burst"
 
 
 class DirectWriter:
-    """Writes to the cgroups of one node, below kubepods and nowhere else."""
+    """Carries out the direct writes of decisions on one node."""
 
     def __init__(
         self, tree: Tree, executor: Executor, journal: Journal | None = None
     ) -> None:
-        """Write through an executor of that tree; the journal is closed with us."""
+        """Write through an executor of that tree; `close` also closes the journal."""
         self.tree = tree
         self._executor = executor
         self._journal = journal
-        self.promises = Promises()
+        self.claims = Claims()
         for file in ALLOWABLE:
             add_raw(tree, file)
 
@@ -71,7 +73,8 @@ class DirectWriter:
         """
         directory = state_dir or state_directory(node)
         journal = None if directory is None else Journal(directory)
-        # Nothing is taken for granted: runtimes and kubelet write to the same files.
+        # refresh_s=0: the executor reads each file before it skips a write as done,
+        # because runtimes and kubelet write to the same files.
         executor = Executor(tree, journal=journal, writer=node.writer(), refresh_s=0.0)
         return cls(tree, executor, journal)
 
@@ -81,30 +84,38 @@ class DirectWriter:
             self._journal.close()
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Keep others who share the journal from writing between several calls."""
+        """Hold the journal's lock, so that several calls are one step for others."""
         return self._executor.exclusive()
 
     def carry_out(
-        self, writes: Iterable[Write], pod: str, container: str | None = None
+        self,
+        writes: Iterable[Write],
+        when: When,
+        pod: str | None,
+        container: str | None = None,
     ) -> list[Outcome]:
-        """Do a decision's writes in their order.
+        """Do those of a decision's writes whose time has come, in their order.
 
         Args:
-            writes: those whose time has come.
-            pod: the cgroup of the container's pod.
-            container: the container's own; None as long as there is none, and then
-                what is for it is left out.
+            writes: all writes of the decision.
+            when: which of them to do: those before or after the runtime's own writes.
+            pod: the cgroup of the container's pod; None if the door does not know it,
+                and then nothing is written.
+            container: the container's own cgroup; None as long as it has none, and
+                then the writes for the container's own files are left out.
 
         Returns:
-            What became of each; nothing for cgroups that are not what they should be.
+            The outcome of each write; none for paths that are not a pod's cgroup and
+            the cgroup of a container in it.
         """
-        if _level(pod) != "pod":
+        due = [write for write in writes if write.when is when]
+        if not due or pod is None or _level(pod) != "pod":
             return []
         if container is not None and not _is_container(container, pod):
             return []
         with self._executor.exclusive():
             updates: list[Update] = []
-            for write in writes:
+            for write in due:
                 if write.level is Level.POD:
                     updates += self._for_pod(write, pod, container)
                 elif write.level is Level.ANCESTORS:
@@ -113,27 +124,30 @@ class DirectWriter:
                     updates += self._for_container(write.file, write.value, container)
             return self._executor.update_batch(updates) if updates else []
 
-    def prepare(
-        self, writes: Sequence[Write], pod: str, key: str, name: str = ""
+    def prepare_creation(
+        self, writes: Sequence[Write], pod: str | None, key: str, name: str = ""
     ) -> list[Outcome]:
-        """Do what comes before a new container, and have its parts count from now on.
+        """Do the writes that come before a new container, and claim its parts of sums.
 
         Args:
-            writes: those whose time has come.
-            pod: the cgroup of the container's pod.
-            key: what the promise is ended by: `promises.end(key)`.
-            name: what the name of the container's cgroup will contain, if known.
+            writes: all writes of the decision.
+            pod: the cgroup of the container's pod, if the door knows it.
+            key: names the claim, for `claims.rename` and `claims.end`.
+            name: a text that the name of the container's cgroup will contain, if known.
         """
-        parts = {write.file: int(write.value) for write in writes if write.part}
+        before = [write for write in writes if write.when is When.BEFORE]
+        if not before or pod is None:
+            return []
+        parts = {write.file: int(write.value) for write in before if write.part}
         with self._executor.exclusive():
-            self.promises.end(key)
-            outcomes = self.carry_out(writes, pod)
+            self.claims.end(key)
+            outcomes = self.carry_out(before, When.BEFORE, pod)
             if parts:
-                self.promises.make(key, pod, name, parts)
+                self.claims.add(key, pod, name, parts)
         return outcomes
 
     def put(self, files: Mapping[str, str], cgroup: str) -> list[Outcome]:
-        """Write files of a container; those that hold their value are left alone."""
+        """Write files of a container; files that hold their value are not written."""
         if _level(cgroup) != "container":
             return []
         updates = [
@@ -144,12 +158,12 @@ class DirectWriter:
         return self._executor.update_batch(updates) if updates else []
 
     def lower(self, pod: str) -> list[Outcome]:
-        """Take back what was raised above containers that are gone by now.
+        """Lower sums above a pod to what its present containers and claims need.
 
-        Also above those that were promised something, and of which nothing was heard.
+        The same happens for pods whose claims have expired meanwhile.
         """
         outcomes: list[Outcome] = []
-        for one in sorted({pod, *self.promises.end_expired()}):
+        for one in sorted({pod, *self.claims.end_expired()}):
             if _level(one) != "pod":
                 continue
             with self._executor.exclusive():
@@ -159,15 +173,19 @@ class DirectWriter:
         return outcomes
 
     def forget(self, cgroup: str) -> None:
-        """Drop what is remembered of a cgroup that is gone, and of all below it."""
+        """Drop the journal's and the cache's entries of a cgroup that was removed."""
         self._executor.forget(cgroup)
 
     def sweep(self) -> None:
-        """Drop what is remembered of cgroups that went while nobody looked."""
+        """Drop the entries of all cgroups that were removed while we did not run."""
         self._executor.sweep()
 
     def _for_container(self, file: str, value: str, cgroup: str) -> Iterator[Update]:
-        """A burst also for the cgroup that crun has below: it gets the same quota."""
+        """Set a container's file; a burst also in crun's inner cgroup.
+
+        crun with systemd gives the inner cgroup the same quota, and the kernel compares
+        quota and burst in each of the two.
+        """
         yield from updates_of(file, value, cgroup)
         inner = f"{cgroup}/{CRUN_INNER}"
         if file == _BURST and self.tree.files.exists(f"{inner}/{file}"):
@@ -179,26 +197,27 @@ class DirectWriter:
         if not write.part:
             yield from updates_of(write.file, write.value, pod)
             return
-        promises = self.promises.made_in(pod, write.file)
-        others = sum_below(self.tree, pod, write.file, container, promises)
+        claims = self.claims.in_pod(pod, write.file)
+        others = sum_below(self.tree, pod, write.file, container, claims)
         total = int(write.value) + others
         if write.file == _BURST:
             quota, _, _ = (held(self.tree, pod, "cpu.max") or "max").partition(" ")
             if not quota.isdecimal():
-                return  # nothing holds the pod back, so there is nothing to burst above
+                return  # a pod without a quota is never throttled, so it needs no burst
             total = min(total, int(quota))
         yield from updates_of(write.file, str(total), pod)
 
     def _for_ancestors(
         self, write: Write, pod: str, container: str | None
     ) -> list[Update]:
-        """Raise the pod and all above, as far as children need it; never lower one.
+        """Raise the pod's cgroup and those above it to what their children need.
 
-        From the top down: a child that has more than its parent takes from the others.
+        None of them is lowered here. The topmost is raised first, because a cgroup with
+        more protection than its parent takes it from its siblings.
         """
-        promises = self.promises.made_in(pod, write.file)
+        claims = self.claims.in_pod(pod, write.file)
         own = int(write.value)
-        chain = above(self.tree, pod, container, write.file, own, promises)
+        chain = above(self.tree, pod, container, write.file, own, claims)
         return [
             update
             for one in reversed(shortfalls(list(chain)))
@@ -206,19 +225,22 @@ class DirectWriter:
         ]
 
     def _lowered(self, file: str, pod: str) -> Iterator[Update]:
-        """From the bottom up, and never below what was there before us."""
+        """Lower the pod's cgroup, then those above it, where they exceed their needs.
+
+        No cgroup is lowered below the value that the journal has as its original.
+        """
         child, parent, needs = "", pod, 0
-        promises = self.promises.made_in(pod, file)
+        claims = self.claims.in_pod(pod, file)
         while identify(parent) is not None:
             has = held(self.tree, parent, file) or ""
-            needs += sum_below(self.tree, parent, file, child, promises)
+            needs += sum_below(self.tree, parent, file, child, claims)
             if has.isdecimal():
                 original = self._executor.original(f"{parent}/{file}", has) or has
                 kept = max(needs, int(original)) if original.isdecimal() else int(has)
                 if kept < int(has):
                     yield from updates_of(file, str(kept), parent)
                 needs = min(kept, int(has))
-            child, parent, promises = parent, parent.rpartition("/")[0], []
+            child, parent, claims = parent, parent.rpartition("/")[0], []
 
 
 def _level(cgroup: str) -> str | None:
@@ -231,7 +253,7 @@ def _is_container(cgroup: str, pod: str) -> bool:
 
 
 def updates_of(file: str, value: str, cgroup: str) -> Iterator[Update]:
-    """Return what sets a v2 file: cpu.max holds two types, every other file one."""
+    """Return the updates that set a v2 file; cpu.max takes two, quota and period."""
     if file == "cpu.max":
         quota, _, period = value.partition(" ")
         yield Update(Type.CPU_QUOTA, cgroup, quota, origin=ORIGIN)
@@ -242,7 +264,10 @@ def updates_of(file: str, value: str, cgroup: str) -> Iterator[Update]:
 
 
 def add_raw(tree: Tree, file: str) -> None:
-    """Let a file that has no type be written as it is; the engine has checked it."""
+    """Register a type for a file that has none, whose text is written as it is.
+
+    The engine has checked the text by then (engine/allowed_files.py).
+    """
     known = {resource.file for resource in tree.registry}
     if tree.version == 2 and file not in known:
         controller = file.partition(".")[0]

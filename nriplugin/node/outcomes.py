@@ -1,4 +1,8 @@
-"""Logs what went wrong with writes, and what they are worth, for doors that go on."""
+"""Logs failed direct writes, and protection that has no effect.
+
+A door goes on after a failed direct write, because the container runs without it. So
+the log is where the failure shows. A cgroup that was removed meanwhile is no failure.
+"""
 
 from __future__ import annotations
 
@@ -17,29 +21,29 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def tell(outcomes: Iterable[Outcome]) -> None:
-    """Log what went wrong; a cgroup that is gone is nothing wrong."""
+def log_failures(outcomes: Iterable[Outcome]) -> None:
+    """Log the writes that failed or were refused."""
     for outcome in outcomes:
         if not outcome.ok and outcome.status is not Status.GONE:
             _log.warning(
-                "%s: %s: %s: %s",
+                "direct write: %s: %s: %s: %s",
                 *(outcome.path, outcome.content),
                 *(outcome.status, outcome.reason or "refused"),
             )
 
 
-class GapWarnings:
+class ProtectionWarnings:
     """Logs each reason for protection without effect once, not for every container."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str, bool]] = set()
+        self._logged: set[tuple[str, str, bool]] = set()
         self._lock = threading.Lock()  # the CRI door calls from many threads
 
-    def tell(self, gaps: Iterable[Gap]) -> None:
-        """Log the gaps whose reason is new on this node."""
+    def log(self, gaps: Iterable[Gap]) -> None:
+        """Log the gaps whose reason was not logged before on this node."""
         for gap in gaps:
             with self._lock:
-                new = gap.reason not in self._told
-                self._told.add(gap.reason)
+                new = gap.reason not in self._logged
+                self._logged.add(gap.reason)
             if new:
                 _log.warning("%s", gap.text)

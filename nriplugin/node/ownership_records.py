@@ -1,12 +1,13 @@
-"""What we set on containers, kept in the state directory across restarts.
+"""Records of the values that nriplugin set on containers, kept across restarts.
 
-Each container has a small file of its own, named by the container's ID, with the same
-text as the annotation that an NRI runtime keeps for us. It is for what no annotation
-can hold: values that came with an update, and containers whose door takes none.
+Each container has a small file in the state directory, named by the container's ID. Its
+text is that of the annotation which an NRI runtime keeps for nriplugin. The file is for
+values that no annotation can hold: those that came with an update, and those of doors
+that cannot set an annotation.
 
-A file is written beside its place and renamed, so a reader never sees half of it. If
-the directory cannot be written, that is logged once, and the plugin falls back on what
-the runtime shows.
+A file is written under another name and then renamed, so a reader never sees half of
+it. If the directory cannot be written, that is logged once, and after a restart the
+plugin has to conclude from the runtime's values which of them it set.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -26,25 +28,32 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# IDs become file names.
+# Container IDs become file names, so nothing else may pass.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _UNFINISHED = ".new"
 
 
 def state_directory(node: DetectedNode) -> str | None:
-    """Return where state is kept; None for a tree that is no node's own."""
+    """Return the state directory; None for a tree of plain files (--cgroup-root)."""
     if node.plain:
         return None
     return os.environ.get(ENV_STATE_DIR) or STATE_DIR
 
 
 class OwnershipRecords:
-    """The records in one state directory. Used by one thread at a time."""
+    """The records in one state directory. Any thread may call it."""
 
     def __init__(self, state_directory: str) -> None:
-        """Keep records below a directory, which is made when the first one is."""
+        """Keep records below a directory, which is created with the first record."""
         self._directory = os.path.join(state_directory, RECORDS)
-        self._failing = False  # so that it is logged once
+        self._lock = threading.Lock()
+        self._failing = False  # a failure is logged once, until a write succeeds
+        # IDs that may have a file, so that a removal need not ask the disk.
+        self._ids: set[str] = set()
+
+    def has(self, container_id: str) -> bool:
+        """Whether a container may have a record, by what was loaded and put."""
+        return container_id in self._ids
 
     def load(self) -> dict[str, Managed]:
         """Return the record of every container that has one."""
@@ -57,6 +66,7 @@ class OwnershipRecords:
             managed = self._read(name)
             if managed is not None:
                 found[name] = managed
+        self._ids.update(found)
         return found
 
     def _read(self, name: str) -> Managed | None:
@@ -69,13 +79,18 @@ class OwnershipRecords:
             return None
 
     def put(self, container_id: str, managed: Managed) -> None:
-        """Keep what a container has from us.
+        """Store the record of a container.
 
-        If that fails, an earlier record is removed: none at all is better than one that
-        is no longer true.
+        If that fails, an earlier record is removed, because no record at all is better
+        than one that is no longer true.
         """
         if not _ID.fullmatch(container_id):
             return
+        with self._lock:
+            self._put(container_id, managed)
+
+    def _put(self, container_id: str, managed: Managed) -> None:
+        self._ids.add(container_id)
         try:
             self._write(os.path.join(self._directory, container_id), managed)
         except OSError as exc:
@@ -98,7 +113,8 @@ class OwnershipRecords:
         os.rename(path + _UNFINISHED, path)
 
     def drop(self, *container_ids: str) -> None:
-        """Forget containers that are gone."""
+        """Remove the records of containers that are gone."""
+        self._ids.difference_update(container_ids)
         for container_id in container_ids:
             if _ID.fullmatch(container_id):
                 with suppress(OSError):

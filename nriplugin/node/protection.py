@@ -1,6 +1,9 @@
-"""Protection by memory.min and memory.low, as far as it has an effect.
+"""How much effect memory.min and memory.low of a container have.
 
-It counts only as far as every cgroup above the container has it, too.
+The kernel honours a container's protection only up to the protection of every cgroup
+above it. This module walks up from a container, sums what the children of each cgroup
+need, and says in one sentence which cgroup has too little and what to do about it.
+It reads cgroups and writes none.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.engine.ancestors import Shortfall
-    from nriplugin.node.claims import Promise
+    from nriplugin.node.claims import Claim
 
 FILES = frozenset({"memory.min", "memory.low"})
 
@@ -33,7 +36,7 @@ class Gap(NamedTuple):
 
     @property
     def reason(self) -> tuple[str, str, bool]:
-        """Return what is the same for all containers that the gap is told of once."""
+        """Return the key by which the warning about a gap is logged only once."""
         return self.file, self.level, self.raised
 
 
@@ -45,7 +48,7 @@ def without_effect(
     *,
     raised: bool,
 ) -> list[Gap]:
-    """Return what leaves a container's protection without effect, or part of it.
+    """Return the cgroups because of which a container's protection has less effect.
 
     Args:
         tree: where its cgroup is.
@@ -85,23 +88,23 @@ def above(
     container: str | None,
     file: str,
     own_bytes: int,
-    promises: Sequence[Promise] = (),
+    claims: Sequence[Claim] = (),
 ) -> Iterator[Ancestor]:
-    """Return a container's pod and all above it, with what those below them need.
+    """Return the cgroup of a container's pod and those above it, with their needs.
 
-    Promises are those to other containers of the pod.
+    `claims` are those of other containers of the pod.
     """
     child, parent, wanted = container, pod, own_bytes
     while identify(parent) is not None:
         has = held(tree, parent, file)
         if has is None:
             return
-        wanted += sum_below(tree, parent, file, child, promises)
+        wanted += sum_below(tree, parent, file, child, claims)
         if has.isdecimal():
             yield Ancestor(parent, has, wanted)
             wanted = max(wanted, int(has))
-        # The pod's own value has its containers' parts in it, promised or not.
-        child, parent, promises = parent, parent.rpartition("/")[0], ()
+        # Above the pod, the pod's own value stands for its containers and their claims.
+        child, parent, claims = parent, parent.rpartition("/")[0], ()
 
 
 def sum_below(
@@ -109,20 +112,24 @@ def sum_below(
     cgroup: str,
     file: str,
     but: str | None,
-    promises: Sequence[Promise] = (),
+    claims: Sequence[Claim] = (),
 ) -> int:
-    """Return what the other children of a cgroup have together, or were promised."""
+    """Return the sum of a file over a cgroup's other children, with their claims.
+
+    A child that has both a value and a claim counts with the larger of the two: its
+    cgroup may exist already without the runtime having written to it.
+    """
     try:
         names = tree.children(cgroup)
     except CgroupError:
         names = []
     own = (but or "").rpartition("/")[2]
     total = 0
-    unseen = [promise for promise in promises if not promise.is_of(own)]
+    unseen = [claim for claim in claims if not claim.is_for(own)]
     for name in names:
         has = None if name == own else held(tree, f"{cgroup}/{name}", file)
         shown = int(has) if has is not None and has.isdecimal() else 0
-        promised = [promise for promise in unseen if promise.is_of(name)]
-        total += max([shown, *(promise.parts[file] for promise in promised)])
-        unseen = [promise for promise in unseen if promise not in promised]
-    return total + sum(promise.parts[file] for promise in unseen)
+        claimed = [claim for claim in unseen if claim.is_for(name)]
+        total += max([shown, *(claim.parts[file] for claim in claimed)])
+        unseen = [claim for claim in unseen if claim not in claimed]
+    return total + sum(claim.parts[file] for claim in unseen)

@@ -1,3 +1,8 @@
-"""What a long-lived door remembers between two messages, the same for every door."""
+"""What the long-lived doors remember between two messages, the same for NRI and CRI.
+
+Nothing here starts a thread or does I/O on the request path: slow work is handed to a
+`Scheduler` (see scheduler.py), which the daemon implements. The OCI hook, which is one
+process per container, uses nothing of this package.
+"""
 
 from __future__ import annotations

@@ -1,118 +1,112 @@
-"""Answers given before: containers that are alike get the same one again.
+"""Decisions about new containers, kept so that equal containers get the same one.
 
-A decision is pure, and most of a node's containers are replicas of each other or have
-the same few sizes. To look at what counts costs less than to decide anew, by far when
-all handlers are on.
+A decision is a pure function of the plan, the pod and the container. Most containers of
+a node are replicas of each other or have one of a few sizes, and comparing the inputs
+is much cheaper than deciding again, above all with every handler on. The key has every
+input that can change a decision; a test compares cached and fresh decisions.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nriplugin.api import view_pb2 as view
-from nriplugin.doors.nri.messages import name_of
 from nriplugin.engine.cache_key import telling_keys
-from nriplugin.kube.annotations import SUFFIX, ours
+from nriplugin.kube.annotations import ours
 from nriplugin.kube.qos import qos_of_cgroup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from nriplugin.api import nri_pb2 as nri
-    from nriplugin.convert import Curve
     from nriplugin.engine.decision import Decision
+    from nriplugin.engine.model import Container, Pod
     from nriplugin.engine.settings import EngineConfig
+    from nriplugin.kube.managed import Managed
 
-# Some 2 KB each; when there are more, the node has no pattern worth remembering.
-MAX_ANSWERS = 512
-# An annotation may have 256 KiB, and a key keeps those that count.
-MAX_POD_BYTES = 16 * 1024
-# A container's cgroup v2 values may be as long as a message, and a key keeps them.
-MAX_UNIFIED_CHARACTERS = 4 * 1024
-
-_OURS = SUFFIX.encode()
-_parse_pod = view.PodSandbox.FromString
+# About 2 KB each. A node with more different containers than this gains nothing from
+# a larger cache.
+MAX_DECISIONS = 512
+# The key keeps the texts that count, and one annotation alone may have 256 KiB.
+MAX_KEY_CHARACTERS = 4 * 1024
 
 
-class CachedAnswer(NamedTuple):
-    """What was decided, and what follows from it."""
+class CachedDecision(NamedTuple):
+    """A decision about a new container, and the things that follow from it."""
 
     decision: Decision
-    response: nri.CreateContainerResponse | None
-    files: Mapping[str, str]  # that the container has, when all is done
-    protects: bool  # its memory, which takes more than the container's own files
-    # Files that kubelet, a user or an earlier plugin had set, with their values.
-    others: Mapping[str, str]
-    numbers: str  # that it was decided by, as in our record
+    # The record of the container: the files that nriplugin sets, the files that others
+    # had set before, and the numbers that the decision was made of.
+    managed: Managed
+    # Whether the decision protects memory, which needs the cgroups above, too.
+    protects: bool
+    # The door's answer for this decision, where the door can send it more than once.
+    response: Any
 
 
-class Answered:
-    """The answers under one plan."""
+class DecisionCache:
+    """The decisions under one plan. Any thread may call it."""
 
-    __slots__ = ("_answers", "_curves", "_plain", "_telling")
+    __slots__ = ("_annotations", "_decisions", "_labels", "_numbers_only")
 
-    def __init__(
-        self, config: EngineConfig, curves: Mapping[str, Curve], *, plain: bool
-    ) -> None:
-        """Remember nothing yet; with `plain`, pods do not count."""
-        self._answers: dict[Any, CachedAnswer] = {}
-        self._curves = curves
-        self._plain = plain
-        self._telling = telling_keys(config)
+    def __init__(self, config: EngineConfig, *, numbers_only: bool) -> None:
+        """Start empty; with `numbers_only`, the pod is not part of a key."""
+        self._decisions: dict[Any, CachedDecision] = {}
+        self._numbers_only = numbers_only
+        self._labels, self._annotations = telling_keys(config)
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._decisions)
 
-    def key_of(self, request: view.CreateContainerRequest) -> tuple[Any, ...] | None:
-        """Return all that counts for a decision; None if that is too much to keep.
+    def key_of(self, pod: Pod, container: Container) -> tuple[Any, ...] | None:
+        """Return every input that can change a decision; None if that is too long.
 
-        In the way of every container start, so it is one flat function.
+        Every container start passes through here, so this is one flat function.
         """
-        container = request.container
-        linux = container.linux
-        resources = linux.resources
-        cpu, unified = resources.cpu, resources.unified
+        resources = container.resources
+        unified = resources.unified
         explicit = None
+        held = 0
         if unified:
             explicit = tuple(sorted(unified.items()))
             held = sum([len(file) + len(value) for file, value in explicit])
-            if held > MAX_UNIFIED_CHARACTERS:
+            if held > MAX_KEY_CHARACTERS:
                 return None
         numbers = (
-            cpu.shares.value,
-            cpu.quota.value,
-            cpu.period.value,
-            resources.memory.limit.value,
+            resources.shares,
+            resources.quota_us,
+            resources.period_us,
+            resources.memory_limit_bytes,
             explicit,
         )
-        if self._plain:
+        if self._numbers_only:
             return numbers
-        payload = request.pod
-        if len(payload) > MAX_POD_BYTES:
-            return None
-        pod = _parse_pod(payload)
-        labels, annotations = self._telling
         has, says = pod.labels, pod.annotations
+        labels = tuple([has.get(key) for key in self._labels])
+        annotations = tuple([says.get(key) for key in self._annotations])
+        own = tuple(ours(says)) if says else ()
+        held += sum([len(text) for text in labels if text])
+        held += sum([len(text) for text in annotations if text])
+        held += sum([len(key) + len(value) for key, value in own])
+        if held > MAX_KEY_CHARACTERS:
+            return None
         return (
             numbers,
             pod.namespace,
-            container.name or name_of(container),
-            linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
-            qos_of_cgroup(pod.linux.cgroup_parent),
-            pod.runtime_handler,
-            self._curves.get(pod.uid) if self._curves else None,
-            tuple([has.get(key) for key in labels]),
-            tuple([says.get(key) for key in annotations]),
-            tuple(ours(says)) if _OURS in payload else None,
+            container.name,
+            container.oom_score_adj,
+            container.memory_request_bytes,
+            pod.qos_class or qos_of_cgroup(pod.cgroup_parent),
+            pod.oci_runtime,
+            pod.curve,
+            labels,
+            annotations,
+            own,
         )
 
-    def get(self, key: tuple[Any, ...] | None) -> CachedAnswer | None:
-        """Return the answer to the same question, if there was one."""
-        return self._answers.get(key)
+    def get(self, key: tuple[Any, ...] | None) -> CachedDecision | None:
+        """Return the decision about an equal container, if there was one."""
+        return self._decisions.get(key)
 
-    def put(self, key: tuple[Any, ...] | None, answer: CachedAnswer) -> None:
-        """Remember an answer."""
+    def put(self, key: tuple[Any, ...] | None, decision: CachedDecision) -> None:
+        """Keep a decision; when the cache is full, it starts again from nothing."""
         if key is not None:
-            if len(self._answers) >= MAX_ANSWERS:
-                self._answers.clear()
-            self._answers[key] = answer
+            if len(self._decisions) >= MAX_DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = decision

@@ -1,12 +1,14 @@
-"""Counts what was refused, and says so without flooding anybody's log.
+"""Counts what decisions refused, and logs it without flooding the log.
 
-The path of a container start must not wait for a log, and a controller that makes the
-same wrong pod again and again must not fill a disk.
+A request must not wait for a log, and a controller that creates the same wrong pod
+again and again must not fill a disk. So every refusal is counted, and the log lines are
+limited in number.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -21,23 +23,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Refusals:
-    """Refusals and warnings of all decisions; read `counts` from any thread."""
+class DecisionLog:
+    """Refusals and warnings of all decisions; any thread may call it."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         # (handler, reason) -> how many.
-        self.counts: Counter[tuple[str, str]] = Counter()
+        self.refusals: Counter[tuple[str, str]] = Counter()
         self._limited = LimitedLog(_log, clock)
+        self._lock = threading.Lock()  # the CRI door calls from many threads
 
-    def note(self, who: str, decision: Decision) -> None:
-        """Take note of what a decision about a container says."""
-        for handler, reason, text in decision.refused:
-            self.counts[handler, reason.value] += 1
-            line = "%s: refused: %s: %s"
-            self._limited.log(logging.WARNING, line, who, handler, text)
-        self.warn(who, decision.warnings)
+    def note(self, path: str, decision: Decision) -> None:
+        """Count and log the refusals and warnings in a decision about a container."""
+        with self._lock:
+            for handler, reason, text in decision.refused:
+                self.refusals[handler, reason.value] += 1
+                line = "%s: refused: %s: %s"
+                self._limited.log(logging.WARNING, line, path, handler, text)
+        self.note_warnings(path, decision.warnings)
 
-    def warn(self, who: str, warnings: Iterable[str]) -> None:
-        """Say what may hurt a container."""
-        for text in warnings:
-            self._limited.log(logging.WARNING, "%s: %s", who, text)
+    def note_warnings(self, path: str, warnings: Iterable[str]) -> None:
+        """Log what may harm a container."""
+        with self._lock:
+            for text in warnings:
+                self._limited.log(logging.WARNING, "%s: %s", path, text)

@@ -1,63 +1,167 @@
-"""The containers that we know, each in a few words.
+"""The pods and containers of the node, as an operator asks about them.
 
-A parsed request costs 10 KB, this a tenth of it.
+One inventory serves every long-lived door. An entry is a summary of about 1 KB: a
+parsed request costs ten times as much. Entries never change; a change puts a new entry
+in the old one's place, so `get(id) is entry` says whether anything has happened since.
+
+A call about a container may be answered after another call has ended the container.
+So the IDs of what has ended are remembered for a while, and `put_late` refuses them: a
+runtime never gives out an ID twice.
 """
 
 from __future__ import annotations
 
 import threading
+from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.locate.paths import cgroup_of
+from nriplugin.cgroup.locate.paths import cgroup_of, cgroup_of_parent
 from nriplugin.kube.managed import Managed
+from nriplugin.kube.podgroup import membership
+from nriplugin.kube.qos import qos_of_cgroup
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Collection, Container, Mapping
 
     from nriplugin.engine.decision import Decision
+    from nriplugin.engine.model import Container as EngineContainer
+    from nriplugin.engine.model import Pod
+    from nriplugin.kube.podgroup import Membership
+
+# More pods and containers than a node ends while one call is under way.
+REMEMBERED_ENDS = 4096
+
+NO_FILES: Mapping[str, str] = MappingProxyType({})
 
 
-class Known(NamedTuple):
-    """What we know of a container."""
+class PodEntry(NamedTuple):
+    """A pod."""
 
-    cgroups_path: str  # as in its OCI spec
-    files: Mapping[str, str]  # that are to hold these values, by our decision
-    # Files that came from us too, with values that we would not give them now.
-    outdated: Mapping[str, str] = MappingProxyType({})
-    # Whether the runtime has written all of its files: before that, a file that has
-    # another value has not drifted.
-    started: bool = False
-    # Files that another plugin or a user had set when the container was made.
-    others: Mapping[str, str] = MappingProxyType({})
-    # The numbers that the values were made of, as in our record; empty: not known.
-    numbers: str = ""
+    id: str = ""  # of its sandbox
+    uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    cgroup_parent: str = ""  # as kubelet gives it: a path, or the name of a slice
+    group: Membership | None = None  # its PodGroup, job, queue and task
+    # The pod with its labels and annotations, kept only where the door is not told of
+    # them again at an update, which is so for CRI.
+    described: Pod | None = None
 
     @property
-    def managed(self) -> Managed:
-        """Return the record that a restart is to find for this container."""
-        return Managed(self.ours, self.others, self.numbers)
-
-    @property
-    def ours(self) -> Mapping[str, str]:
-        """Return the files in which nobody else's wish is."""
-        return {**self.outdated, **self.files} if self.outdated else self.files
+    def qos_class(self) -> str | None:
+        """Return the QoS class, by the pod's cgroup."""
+        return qos_of_cgroup(self.cgroup_parent)
 
     @property
     def cgroup(self) -> str | None:
-        """Return the container's cgroup, where it has one that we understand."""
-        return cgroup_of(self.cgroups_path)
+        """Return the pod's cgroup, if the door knows it."""
+        return cgroup_of_parent(self.cgroup_parent) if self.cgroup_parent else None
+
+
+NO_POD = PodEntry()
+
+
+class EntryState(StrEnum):
+    """What nriplugin does for a container."""
+
+    MANAGED = "managed"  # it has values from nriplugin
+    SKIPPED = "skipped"  # it has none; `ContainerEntry.reason` says why
+    ADOPTED = "adopted"  # it was there before, and got its values later
+    DRIFTED = "drifted"  # somebody else changed a value, which was seen and not undone
+
+
+class ContainerEntry(NamedTuple):
+    """A container."""
+
+    id: str
+    name: str = ""
+    pod: PodEntry = NO_POD
+    cgroups_path: str = ""  # `linux.cgroupsPath` of its OCI spec, or its cgroup
+    # Values that the files have, or will have, by the decision of this process.
+    files: Mapping[str, str] = NO_FILES
+    # Values that nriplugin set earlier and would not set now.
+    outdated: Mapping[str, str] = NO_FILES
+    # Values that another plugin or a user had set when the container was created.
+    others: Mapping[str, str] = NO_FILES
+    # The numbers that kubelet sent (shares, quota, period, memory limit), as in the
+    # record; empty where they are not known.
+    numbers: str = ""
+    # Whether the runtime has written all files: before that, a file with another value
+    # has not drifted.
+    started: bool = False
+    # Whether `files`, `outdated` and `others` are known; else they are found out when
+    # the container is updated.
+    owned: bool = True
+    # The decision behind `files`, with the handler, rule and source of each file.
+    decision: Decision | None = None
+    adopted: bool = False
+    drifted: tuple[str, ...] = ()  # the files that somebody else changed
+    # The container as the runtime keeps it, where the door is not told of it again at
+    # an update, which is so for CRI.
+    kept: EngineContainer | None = None
+
+    @property
+    def cgroup(self) -> str | None:
+        """Return the container's cgroup, if the door knows it."""
+        return cgroup_of(self.cgroups_path) if self.cgroups_path else None
+
+    @property
+    def pod_cgroup(self) -> str | None:
+        """Return the cgroup of the container's pod, if the door knows it."""
+        own = self.pod.cgroup
+        if own is None and (cgroup := self.cgroup) is not None:
+            return cgroup.rpartition("/")[0] or None
+        return own
+
+    @property
+    def ours(self) -> Mapping[str, str]:
+        """Return all values that nriplugin set."""
+        return {**self.outdated, **self.files} if self.outdated else self.files
+
+    @property
+    def managed(self) -> Managed:
+        """Return the record that the next process is to find for this container."""
+        return Managed(self.ours, self.others, self.numbers)
+
+    @property
+    def path(self) -> str:
+        """Return NAMESPACE/POD/CONTAINER, for people."""
+        name = self.name or self.id[:13]
+        return f"{self.pod.namespace}/{self.pod.name}/{name}"
+
+    @property
+    def state(self) -> EntryState:
+        """Return what nriplugin does for the container."""
+        if self.drifted:
+            return EntryState.DRIFTED
+        if self.adopted:
+            return EntryState.ADOPTED
+        return EntryState.MANAGED if self.ours else EntryState.SKIPPED
+
+    @property
+    def reason(self) -> str:
+        """Return why the container is skipped; empty if it is not."""
+        if self.ours:
+            return ""
+        if self.decision is None:
+            return "it was created while nriplugin was not connected"
+        for refusal in self.decision.refused:
+            return f"{refusal.handler}: {refusal.text}"
+        for left in self.decision.left:
+            return f"{left.what}: {left.why}"
+        return "no handler had a value for it"
 
     def after(
         self, decision: Decision, explicit: Container[str], numbers: str
-    ) -> Known:
-        """Return what the container is once an update is done.
+    ) -> ContainerEntry:
+        """Return the entry once an update is done.
 
         Args:
             decision: about the update.
-            explicit: the files that kubelet or another plugin sets with the update,
-                which are no longer ours.
-            numbers: the container's then.
+            explicit: files that kubelet or another plugin sets with the update; those
+                values are not from nriplugin any more.
+            numbers: the container's numbers after the update.
         """
         files = {f: v for f, v in self.files.items() if f not in explicit}
         files.update(decision.expected())
@@ -66,47 +170,162 @@ class Known(NamedTuple):
             for f, v in self.outdated.items()
             if f not in explicit and f not in files
         }
-        return self._replace(files=files, outdated=outdated, numbers=numbers)
+        return self._replace(
+            files=files,
+            outdated=outdated,
+            numbers=numbers,
+            decision=decision,
+            drifted=(),
+        )
+
+
+def summarise_pod(
+    sandbox_id: str, pod: Pod, *, grouped: bool = True, describe: bool = False
+) -> PodEntry:
+    """Return the inventory's entry of a pod.
+
+    Args:
+        sandbox_id: the ID of its sandbox.
+        pod: the pod.
+        grouped: whether it may have PodGroup keys; False saves looking for them.
+        describe: whether to keep the pod with its labels and annotations.
+    """
+    group = None
+    if grouped:
+        found = membership(pod.namespace, pod.labels, pod.annotations)
+        group = found if any(found) else None
+    described = pod if describe else None
+    return PodEntry(
+        *(sandbox_id, pod.uid, pod.name, pod.namespace, pod.cgroup_parent),
+        *(group, described),
+    )
 
 
 class Inventory:
-    """Containers by ID, for any thread."""
+    """Pods and containers by ID. Any thread may call it."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Known] = {}
         self._lock = threading.Lock()
+        self._pods: dict[str, PodEntry] = {}
+        self._containers: dict[str, ContainerEntry] = {}
+        self._ended: dict[str, None] = {}  # the oldest first
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._containers)
 
-    def get(self, container_id: str) -> Known | None:
-        """Return what is known of a container."""
-        return self._known.get(container_id)
+    # A dict's own operations are atomic, so look-ups take no lock.
 
-    def put(self, container_id: str, known: Known) -> None:
-        """Remember a container, or what it has become."""
+    def get(self, container_id: str) -> ContainerEntry | None:
+        """Return a container."""
+        return self._containers.get(container_id)
+
+    def pod(self, sandbox_id: str) -> PodEntry | None:
+        """Return a pod."""
+        return self._pods.get(sandbox_id)
+
+    def put(self, entry: ContainerEntry) -> None:
+        """Keep a container, or what it has become."""
         with self._lock:
-            self._known[container_id] = known
+            self._containers[entry.id] = entry
 
-    def change(self, container_id: str, was: Known, known: Known) -> bool:
-        """Remember what a container has become, unless it is gone or has changed."""
+    def put_pod(self, entry: PodEntry) -> None:
+        """Keep a pod, or what it has become."""
         with self._lock:
-            if self._known.get(container_id) is not was:
+            self._pods[entry.id] = entry
+
+    def put_late(self, entry: ContainerEntry) -> None:
+        """Keep a container unless it or its pod has ended meanwhile."""
+        with self._lock:
+            if not self._has_ended(entry):
+                self._containers[entry.id] = entry
+
+    def put_pod_late(self, entry: PodEntry) -> None:
+        """Keep a pod unless it has ended meanwhile."""
+        with self._lock:
+            if entry.id not in self._ended:
+                self._pods[entry.id] = entry
+
+    def change(self, was: ContainerEntry, entry: ContainerEntry) -> bool:
+        """Replace an entry, unless the container is gone or has changed since."""
+        with self._lock:
+            if self._containers.get(entry.id) is not was:
                 return False
-            self._known[container_id] = known
+            self._containers[entry.id] = entry
             return True
 
-    def drop(self, container_id: str) -> Known | None:
+    def drop(self, container_id: str) -> ContainerEntry | None:
         """Forget a container that is gone."""
         with self._lock:
-            return self._known.pop(container_id, None)
+            self._remember_end(container_id)
+            return self._containers.pop(container_id, None)
 
-    def replace(self, known: dict[str, Known]) -> None:
-        """Forget everything else: a new connection tells all that exists."""
+    def drop_pod(self, sandbox_id: str) -> tuple[PodEntry | None, list[str]]:
+        """Forget a pod that is gone; return it and the IDs of its containers."""
         with self._lock:
-            self._known = known
+            self._remember_end(sandbox_id)
+            of_pod = [
+                container_id
+                for container_id, entry in self._containers.items()
+                if entry.pod.id == sandbox_id
+            ]
+            for container_id in of_pod:
+                del self._containers[container_id]
+            return self._pods.pop(sandbox_id, None), of_pod
 
-    def snapshot(self) -> dict[str, Known]:
-        """Return what is known now, for another thread."""
+    def replace(
+        self, pods: Mapping[str, PodEntry], containers: Mapping[str, ContainerEntry]
+    ) -> None:
+        """Keep these alone: Synchronize tells of everything that exists."""
         with self._lock:
-            return self._known.copy()
+            self._pods, self._containers = dict(pods), dict(containers)
+
+    def merge(
+        self,
+        before: tuple[Collection[str], Collection[str]],
+        pods: Mapping[str, PodEntry],
+        containers: Mapping[str, ContainerEntry],
+    ) -> None:
+        """Take over a listing that was made while calls went on.
+
+        Entries of this process stay, because they say more than a listing. Forgotten
+        are those that were there before the listing began (`before`, as `ids` returned
+        it) and are not in it. A listed ID that has ended since is not taken over.
+        """
+        pods_before, containers_before = before
+        with self._lock:
+            listed_pods = {i: pod for i, pod in pods.items() if i not in self._ended}
+            listed = {i: c for i, c in containers.items() if not self._has_ended(c)}
+            self._pods = {
+                **listed_pods,
+                **{
+                    one: pod
+                    for one, pod in self._pods.items()
+                    if one in listed_pods or one not in pods_before
+                },
+            }
+            self._containers = {
+                **listed,
+                **{
+                    one: entry
+                    for one, entry in self._containers.items()
+                    if one in listed or one not in containers_before
+                },
+            }
+
+    def ids(self) -> tuple[set[str], set[str]]:
+        """Return the IDs of all pods and of all containers."""
+        with self._lock:
+            return set(self._pods), set(self._containers)
+
+    def snapshot(self) -> dict[str, ContainerEntry]:
+        """Return all containers as they are now."""
+        with self._lock:
+            return self._containers.copy()
+
+    def _has_ended(self, entry: ContainerEntry) -> bool:
+        return entry.id in self._ended or entry.pod.id in self._ended
+
+    def _remember_end(self, ended: str) -> None:
+        self._ended[ended] = None
+        if len(self._ended) > REMEMBERED_ENDS:
+            del self._ended[next(iter(self._ended))]

@@ -1,17 +1,21 @@
-"""What decisions follow at a moment: configuration and facts, replaced as one.
+"""The plan: the configuration and the facts by which decisions are made at a moment.
 
-The request thread reads it, others replace it: a decision never sees half a change.
+A `Plan` never changes. `CurrentPlan` holds the one in force, and replaces it as a
+whole when the configuration is reloaded or a fact is learned. A request thread reads
+`CurrentPlan.now` once per request, so that one decision never mixes two configurations
+or two sets of facts. The decision cache belongs to a plan and ends with it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from nriplugin.engine.model import NodeFacts
 from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.engine.settings import DEFAULT_CONFIG
-from nriplugin.state.decision_cache import Answered
+from nriplugin.state.decision_cache import DecisionCache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,30 +24,62 @@ if TYPE_CHECKING:
     from nriplugin.engine.settings import EngineConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that a decision is made from, but for the container."""
+    """All inputs of a decision except the pod and the container."""
 
-    config: EngineConfig = DEFAULT_CONFIG
-    facts: NodeFacts = field(default_factory=NodeFacts)
-    # The curves of pods whose containers differ from the node's, by UID.
-    curves: Mapping[str, Curve] = field(default_factory=dict)
-    # All follow: whether nothing is ever decided, and whether nothing but a
-    # container's own numbers counts, so that its pod need not even be read.
-    idle: bool = field(init=False)
-    plain: bool = field(init=False)
-    answered: Answered = field(init=False)
+    __slots__ = ("cache", "config", "curves", "facts", "inactive", "numbers_only")
 
-    def __post_init__(self) -> None:
-        config = self.config
-        nobody = not config.base.active and not config.rules
-        idle = nobody or self.facts.cgroup_version != 2
-        differ = bool(self.curves) and config.curve is None
-        # Under crun, a weight may take more than an answer: who runs a pod counts.
-        systemd = self.facts.driver == SYSTEMD
-        scoped = systemd and config.curve not in (None, self.facts.curve)
-        plain = config.base.only_resources and not (config.rules or differ or scoped)
-        object.__setattr__(self, "idle", idle)
-        object.__setattr__(self, "plain", plain)
-        answered = Answered(config, self.curves, plain=plain)
-        object.__setattr__(self, "answered", answered)
+    def __init__(
+        self,
+        config: EngineConfig = DEFAULT_CONFIG,
+        facts: NodeFacts | None = None,
+        curves: Mapping[str, Curve] | None = None,
+    ) -> None:
+        """Combine a configuration, facts, and the curves of pods by their UID.
+
+        `curves` has only pods whose own containers follow another curve than the node.
+        """
+        self.config = config
+        self.facts = facts = facts or NodeFacts()
+        self.curves = curves or {}
+        base = config.base
+        # Whether no decision sets any value: every handler is off, or cgroup v1.
+        nothing_on = not base.active and not config.rules
+        self.inactive = nothing_on or facts.cgroup_version != 2
+        # Whether a decision depends on the container's numbers alone, so that its pod
+        # need not be read. Under systemd, crun needs a direct write for a weight that
+        # it would not choose itself, so there the pod's runtime counts.
+        curves_differ = bool(self.curves) and config.curve is None
+        runtime_counts = facts.driver == SYSTEMD and config.curve not in (
+            None,
+            facts.curve,
+        )
+        self.numbers_only = base.only_resources and not (
+            config.rules or curves_differ or runtime_counts
+        )
+        self.cache = DecisionCache(config, numbers_only=self.numbers_only)
+
+
+class CurrentPlan:
+    """The plan in force: read by request threads, replaced by any thread."""
+
+    __slots__ = ("_replacing", "now")
+
+    def __init__(self, facts: NodeFacts | None = None) -> None:
+        """Begin with the default configuration."""
+        self._replacing = threading.Lock()
+        self.now = Plan(facts=facts)
+
+    def apply(self, config: EngineConfig) -> None:
+        """Put a configuration in force; the facts stay."""
+        with self._replacing:
+            self.now = Plan(config, self.now.facts, self.now.curves)
+
+    def learn(
+        self, facts: Mapping[str, Any], curves: Mapping[str, Curve] | None = None
+    ) -> None:
+        """Put facts in force, by the names of NodeFacts, and curves of pods."""
+        with self._replacing:
+            now = self.now
+            curves = now.curves if curves is None else curves
+            self.now = Plan(now.config, replace(now.facts, **facts), curves)

@@ -1,64 +1,48 @@
-"""What the runtime has, asked of it at the start and whenever it was away.
+"""What the runtime has, asked over CRI at the start and whenever it was away.
 
-Its own way of making weights shows in containers that it made before us.
+CRI tells nothing by itself, so pods and containers that were created before this
+process are asked for. Their weights also show the runtime's curve. A container's status
+has a record of nriplugin's values in its annotations, where this door created it.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.api.cri_pb2 import CONTAINER_CREATED
-from nriplugin.doors.cri.messages import pod_of_status, told_of
-from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
+from nriplugin.doors.cri.messages import container_of_status, pod_of_status
 from nriplugin.errors import RPCError
-from nriplugin.node.observe import observe
+from nriplugin.state.inventory import NO_POD, PodEntry, summarise_pod
+from nriplugin.state.learning import Weighted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from nriplugin.api import cri_pb2
-    from nriplugin.cgroup.types.tree import Tree
-    from nriplugin.convert import Curve
     from nriplugin.doors.cri.client import RuntimeClient
-    from nriplugin.doors.cri.inventory import Inventory, Known
-    from nriplugin.engine.curve import Observation
-    from nriplugin.engine.model import Pod
     from nriplugin.kube.managed import Managed
+    from nriplugin.state.inventory import ContainerEntry
+    from nriplugin.state.lifecycle import Lifecycle
 
 _log = logging.getLogger(__name__)
 
-# The runtime's word for something that was there a moment ago.
+# The runtime's answer about something that was there a moment ago.
 _NOT_FOUND = 5
 
 
-class Learner:
-    """Fills an inventory, and completes the facts about a node."""
+class _Discovered(NamedTuple):
+    entry: ContainerEntry
+    weighted: Weighted | None
 
-    def __init__(
-        self,
-        client: RuntimeClient,
-        inventory: Inventory,
-        tree: Tree | None,
-        apply: Callable[[Mapping[str, Any], Mapping[str, Curve]], None],
-        recorded: Callable[[], Mapping[str, Managed]] = dict,
-    ) -> None:
-        """Ask through a client.
 
-        Args:
-            client: who is asked.
-            inventory: takes the pods and containers.
-            tree: the node's cgroups, to look at the weights of containers.
-            apply: gets facts about the node, by name, and curves of pods, by UID,
-                whenever they are known.
-            recorded: returns what updates have set, by container.
-        """
-        self._recorded = recorded
+class Discovery:
+    """Asks a runtime, and takes the answers into a life-cycle."""
+
+    def __init__(self, client: RuntimeClient, lifecycle: Lifecycle) -> None:
+        """Ask through this client."""
         self._client = client
-        self._inventory = inventory
-        self._tree = tree
-        self._apply = apply
-        self._curve_certain = False
+        self._lifecycle = lifecycle
 
     def learn(self) -> None:
         """Ask for everything.
@@ -66,81 +50,77 @@ class Learner:
         Raises:
             RPCError, TimeoutError: the runtime does not answer, or not well.
         """
+        lifecycle = self._lifecycle
         version = self._client.version()
-        before = self._inventory.snapshot()
-        pods: dict[str, Pod] = {}
+        before = lifecycle.inventory.ids()
+        pods: dict[str, PodEntry] = {}
         for sandbox_id in self._client.ready_pods():
             if (pod := self.pod(sandbox_id)) is not None:
                 pods[sandbox_id] = pod
-        containers: dict[str, Known] = {}
-        observations: list[Observation] = []
-        recorded = self._recorded()
-        for one in self._client.live_containers():
-            found = self._look(one, recorded)
-            if found is not None:
-                containers[one.id], observation = found
-                observations += [observation] if observation else []
-        self._inventory.renew(before, pods, containers)
-        self._complete(version.runtime_name, version.runtime_version, observations)
+        records = self._records()
+        found = [
+            self._look(one, pods.get(one.pod_sandbox_id), records)
+            for one in self._client.live_containers()
+        ]
+        discovered = [one for one in found if one is not None]
+        entries = {one.entry.id: one.entry for one in discovered}
+        lifecycle.inventory.merge(before, pods, entries)
+        lifecycle.learn_runtime(version.runtime_name, version.runtime_version)
+        lifecycle.learning.learn_curve(
+            (one.weighted for one in discovered if one.weighted is not None),
+            shows_unified=True,
+        )
+        known_pods, known_containers = lifecycle.inventory.ids()
+        _log.info(
+            "runtime: %s %s, %d pods, %d containers",
+            *(version.runtime_name, version.runtime_version),
+            *(len(known_pods), len(known_containers)),
+        )
 
-    def pod(self, sandbox_id: str) -> Pod | None:
+    def pod(self, sandbox_id: str) -> PodEntry | None:
         """Ask for one pod; None if it is gone."""
         try:
-            return pod_of_status(self._client.pod_status(sandbox_id))
+            pod = pod_of_status(self._client.pod_status(sandbox_id))
         except RPCError as exc:
             if exc.code == _NOT_FOUND:
                 return None
             raise
+        return summarise_pod(sandbox_id, pod, describe=True)
 
-    def container(self, container_id: str) -> Known | None:
-        """Ask for one container, of which nothing is known; None if there is none."""
+    def container(self, container_id: str) -> ContainerEntry | None:
+        """Ask for one container that is not in the inventory; None if there is none."""
         for one in self._client.live_containers():
             if one.id == container_id:
-                found = self._look(one, self._recorded())
-                return None if found is None else found[0]
+                pod = self._lifecycle.inventory.pod(one.pod_sandbox_id)
+                found = self._look(one, pod, self._records())
+                return None if found is None else found.entry
         return None
 
+    def _records(self) -> Mapping[str, Managed]:
+        records = self._lifecycle.records
+        return {} if records is None else records.load()
+
     def _look(
-        self, one: cri_pb2.Container, recorded: Mapping[str, Managed]
-    ) -> tuple[Known, Observation | None] | None:
+        self,
+        one: cri_pb2.Container,
+        pod: PodEntry | None,
+        records: Mapping[str, Managed],
+    ) -> _Discovered | None:
         try:
             response = self._client.container_status(one.id)
         except RPCError as exc:
             if exc.code == _NOT_FOUND:
                 return None
             raise
-        known, cgroup = told_of(one.pod_sandbox_id, response)
-        record = recorded.get(one.id)
-        if record is not None:
-            ours, others = record.files, record.others
-            container = known.container._replace(ours=ours, others=others)
-            known = known._replace(container=container)
-        if one.state == CONTAINER_CREATED:
-            known = known._replace(pending=None)
-        if self._tree is None or cgroup is None:
-            return known, None
-        resources = known.container.resources
-        observation = observe(
-            self._tree,
-            cgroup,
-            resources.shares,
-            resources.unified,
-            shows_unified=True,
+        found = container_of_status(response)
+        kept, record = found.container, records.get(one.id) or found.record
+        entry = found.entry_in(
+            pod or NO_POD._replace(id=one.pod_sandbox_id),
+            record,
+            started=one.state != CONTAINER_CREATED,
         )
-        return known, observation
-
-    def _complete(
-        self, runtime: str, version: str, observations: list[Observation]
-    ) -> None:
-        facts: dict[str, Any] = {"runtime": runtime, "runtime_version": version}
-        found = recognise_or_continue(observations)
-        # Later, what is there may all be ours, and teach nothing.
-        if found.certain or not self._curve_certain:
-            self._curve_certain = found.certain
-            facts |= {"curve": found.curve, "curve_evidence": found.evidence}
-        self._apply(facts, curves_of_pods(observations, found.curve))
-        _log.info(
-            "runtime: %s %s, %d pods, %d containers; curve %s: %s",
-            *(runtime, version, *self._inventory.counts()),
-            *(found.curve.value, found.evidence),
-        )
+        if found.cgroup is None:
+            return _Discovered(entry, None)
+        resources = kept.resources
+        weighted = Weighted(found.cgroup, resources.shares, resources.unified)
+        return _Discovered(entry, weighted)

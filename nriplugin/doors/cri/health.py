@@ -1,4 +1,4 @@
-"""gRPC's standard health service: well is a proxy whose runtime answers."""
+"""gRPC's standard health service: the proxy is healthy while its runtime answers."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ SERVICES = (OVERALL_HEALTH, RUNTIME_SERVICE, IMAGE_SERVICE)
 
 
 class Health(HealthServicer):
-    """Answers for the proxy and both of CRI's services, which are well together."""
+    """Answers for the proxy and for both of CRI's services, which have one state."""
 
     def __init__(self, probe: Callable[[], object]) -> None:
-        """Ask with `probe`, which raises RPCError or TimeoutError."""
+        """Ask the runtime with `probe`, which raises RPCError or TimeoutError."""
         super().__init__()
         self._probe = probe
-        self.tell(False)
+        self.set_serving(False)
 
-    def tell(self, well: bool) -> None:
-        """Take note of how the runtime is."""
+    def set_serving(self, serving: bool) -> None:
+        """Report whether the runtime answers."""
         status = health_pb2.HealthCheckResponse
         for service in SERVICES:
-            self.set(service, status.SERVING if well else status.NOT_SERVING)
+            self.set(service, status.SERVING if serving else status.NOT_SERVING)
 
     def Check(  # noqa: N802 - the method of the service
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
-        """Look now: nobody may have called anything since the runtime went away."""
+        """Ask the runtime now: it may have gone away since the last forwarded call."""
         try:
             self._probe()
         except (RPCError, TimeoutError):
-            self.tell(False)
+            self.set_serving(False)
         else:
-            self.tell(True)
+            self.set_serving(True)
         return super().Check(request, context)

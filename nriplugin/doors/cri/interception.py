@@ -1,56 +1,56 @@
-"""What happens to the calls that make, change or end pods and containers.
+"""The CRI calls that create, change or end pods and containers.
 
-A call is read before the runtime gets it, and what it leads to is done once the runtime
-has answered well. The engine decides; here its answer is put into the request, next to
-everything else that is in it, known to us or not.
+The proxy passes a request and its answer through here. A creation or an update is read
+before the runtime gets it, and the decision's files are put into the request, next to
+everything else in it, whether this version knows those fields or not. What follows from
+the runtime's answer is done once the runtime has answered well.
+
+Calls come on many threads. Each call takes one snapshot of the plan, so that no
+decision mixes two configurations. A call whose decision is late is cancelled: the late
+thread must not write any more (state/pending.py).
 """
 
 from __future__ import annotations
 
-import threading
+import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from nriplugin.api import cri_pb2 as cri
-from nriplugin.cgroup.locate.paths import cgroup_of_parent
-from nriplugin.doors.cri.inventory import Known
+from nriplugin.doors.cri.immediate import Undecidable, decide_immediately
 from nriplugin.doors.cri.messages import pod_of, resources_of
 from nriplugin.doors.cri.methods import RUNTIME_SERVICE
-from nriplugin.doors.cri.undecided import Undecidable, decide_at_once
-from nriplugin.engine.deciding import decide
-from nriplugin.engine.decision import When
 from nriplugin.engine.model import Container, Pod
-from nriplugin.engine.provenance import conclude_ours, others_files
+from nriplugin.engine.provenance import others_files
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.stale import numbers_of
-from nriplugin.engine.updating import decide_update
 from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import render_managed
-from nriplugin.node.facts import facts_of_pod
+from nriplugin.node.observe import container_cgroup
+from nriplugin.state.inventory import NO_POD, ContainerEntry, summarise_pod
+from nriplugin.state.lifecycle import decide_creation, with_ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from nriplugin.cgroup.types.tree import Tree
-    from nriplugin.convert import Curve, Resources
-    from nriplugin.doors.cri.discovery import Learner
-    from nriplugin.doors.cri.inventory import Inventory
-    from nriplugin.doors.cri.writing import Turn, Writing
-    from nriplugin.engine.decision import Decision, Write
-    from nriplugin.engine.model import NodeFacts
-    from nriplugin.engine.settings import EngineConfig
+    from nriplugin.convert import Resources
+    from nriplugin.doors.cri.discovery import Discovery
+    from nriplugin.engine.decision import Decision
+    from nriplugin.state.inventory import PodEntry
+    from nriplugin.state.lifecycle import Lifecycle
+    from nriplugin.state.pending import Cancellation
+    from nriplugin.state.plan import Plan
 
 
-# What follows from a good answer: at once what is known, and what is left to be done.
+# Work that is left after a good answer, and may take its time.
 Rest = Callable[[], None]
 
 
 class Prepared(NamedTuple):
-    """A request to be sent, and what to do with a good answer, and without one."""
+    """A request for the runtime, and what to do after its answer or its refusal."""
 
     request: bytes
     then: Callable[[bytes], Rest | None] | None = None
@@ -58,51 +58,28 @@ class Prepared(NamedTuple):
 
 
 class Interceptor:
-    """Reads and rewrites calls. Everything may be called on any thread."""
+    """Reads and rewrites calls. Any thread may call it."""
 
-    def __init__(
-        self,
-        inventory: Inventory,
-        facts: NodeFacts,
-        config: EngineConfig,
-        *,
-        tree: Tree | None = None,
-        writing: Writing,
-        note: Callable[[str, Decision], None],
-    ) -> None:
-        """Decide by facts and configuration, both of which may be replaced later.
+    def __init__(self, lifecycle: Lifecycle, discovery: Discovery) -> None:
+        """Decide with a life-cycle; ask `discovery` about containers it does not know.
 
-        Args:
-            inventory: what is known.
-            facts: about the node.
-            config: what decisions follow.
-            tree: the node's cgroups, which tell of its files once there are pods.
-            writing: of what no request carries.
-            note: told of every decision and the container that it is about.
+        A container is not known if it was created before this process was started.
         """
-        self.facts = facts
-        self.config = config
-        self._tree = tree
-        self._files_known = tree is None
-        self._curves: Mapping[str, Curve] = {}
-        self._learning = threading.Lock()
-        # Whom to ask about what did not come past us; set once there is somebody.
-        self.learner: Learner | None = None
-        self._inventory = inventory
-        self._writing = writing
-        self._note = note
-        self._noting = threading.Lock()
+        self._lifecycle = lifecycle
+        self._discovery = discovery
+        self._creations = itertools.count()
         prefix = f"/{RUNTIME_SERVICE}/"
-        # Those that may change the request, so that it has to wait for them ...
-        self.rewriting: Mapping[str, Callable[[bytes, Turn], Prepared]] = {
+        # Calls that wait for a decision, because it may change the request.
+        self.rewriting: Mapping[str, Callable[[bytes, Cancellation], Prepared]] = {
             f"{prefix}CreateContainer": self._create,
             f"{prefix}UpdateContainerResources": self._update,
         }
-        # ... what is sent if that fails, where it is not the request as it came ...
+        # What is sent instead if the decision fails or is late; any other call is then
+        # sent as it came.
         self.undecided: Mapping[str, Callable[[bytes], Prepared]] = {
-            f"{prefix}UpdateContainerResources": self._update_at_once,
+            f"{prefix}UpdateContainerResources": self._update_immediately,
         }
-        # ... and those that are only looked at, request and answer, when it is done.
+        # Calls that are only read, with their answers, when the runtime is done.
         self.following: Mapping[str, Callable[[bytes, bytes], Rest | None]] = {
             f"{prefix}RunPodSandbox": self._pod_runs,
             f"{prefix}StartContainer": self._started,
@@ -112,14 +89,10 @@ class Interceptor:
             f"{prefix}RemovePodSandbox": self._pod_ended,
         }
 
-    def learn(
-        self, facts: Mapping[str, Any], curves: Mapping[str, Curve] | None = None
-    ) -> None:
-        """Take facts about the node, and curves of pods, also while serving."""
-        with self._learning:
-            self.facts = replace(self.facts, **facts)
-            if curves is not None:
-                self._curves = curves
+    @property
+    def fails_lost_updates(self) -> bool:
+        """Whether an update fails that would end with nriplugin's earlier values."""
+        return self._lifecycle.plan.config.base.resources.fail_lost_update
 
     # Pods
 
@@ -127,103 +100,122 @@ class Interceptor:
         asked = cri.RunPodSandboxRequest.FromString(request)
         sandbox_id = cri.RunPodSandboxResponse.FromString(response).pod_sandbox_id
         pod = pod_of(asked.config, oci_runtime_of(asked.runtime_handler))
-        self._inventory.put_pod(sandbox_id, pod)
+        entry = summarise_pod(sandbox_id, pod, describe=True)
+        self._lifecycle.inventory.put_pod_late(entry)
 
     def _pod_ended(self, request: bytes, response: bytes) -> Rest | None:
         sandbox_id = cri.PodSandboxRequest.FromString(request).pod_sandbox_id
-        pod = self._inventory.drop_pod(sandbox_id)
-        return None if pod is None else partial(self._writing.pod_ended, pod)
+        pod, containers = self._lifecycle.inventory.drop_pod(sandbox_id)
+        cgroup = None if pod is None else pod.cgroup
+        return self._lifecycle.pending.pod_removed(cgroup, containers)
 
-    # Containers
+    # Creation
 
-    def _create(self, request: bytes, turn: Turn) -> Prepared:
+    def _create(self, request: bytes, cancellation: Cancellation) -> Prepared:
         message = cri.CreateContainerRequest.FromString(request)
         if not message.config.HasField("linux"):
             return Prepared(request)
-        described = self._described_pod(message)
-        pod = self._with_curve(described or self._asked_pod(message.pod_sandbox_id))
-        if not self._files_known:
-            self._look_at_files(pod)
+        lifecycle, plan = self._lifecycle, self._lifecycle.plan
+        entry_of_pod = self._pod_of_creation(message)
+        if not lifecycle.learning.files_known:
+            plan = lifecycle.learning.look_at_files(entry_of_pod.cgroup)
+        pod = _described(entry_of_pod, plan)
         resources = message.config.linux.resources
         container = Container(
             name=message.config.metadata.name,
             resources=resources_of(resources),
             oom_score_adj=resources.oom_score_adj,
         )
-        decision = decide(pod, container, self.facts, self.config)
-        key = self._writing.before_creation(decision.writes, pod, turn)
-        self._writing.check_protection(pod, decision)
-        self._tell(pod, container, decision)
-        pending = tuple(w for w in decision.writes if w.when is When.AFTER)
-        given, ours = _sent(container.resources, decision), decision.expected()
-        others = others_files(given.unified, decision.files)
-        container = container._replace(
-            resources=given._replace(unified={**given.unified, **decision.files}),
-            ours=ours,
-            others=others,
+        decided = lifecycle.decide_new(plan, pod, container)
+        decision = decided.decision
+        key = f"creation {next(self._creations)}"
+        pod_cgroup = entry_of_pod.cgroup
+        lifecycle.pending.before_creation(
+            key, decision.writes, pod_cgroup, cancellation=cancellation
         )
-        known = Known(message.pod_sandbox_id, container, pending)
-        then = partial(self._created, key, described, known)
-        if ours:
-            record = render_managed(ours, others, numbers_of(given))
+        entry = self._new_entry(entry_of_pod, container, decision)
+        if decided.protects:
+            lifecycle.check_protection(entry, decided)
+        if decision.refused or decision.warnings:
+            lifecycle.log.note(entry.path, decision)
+        if entry.files:
+            record = render_managed(*entry.managed)
             message.config.annotations[MANAGED_KEY] = record
-        if _put(decision, resources) or ours:
+        if _put(decision, resources) or entry.files:
             request = message.SerializeToString()
-        parts = any(write.part for write in decision.writes)
-        refused = partial(self._writing.not_created, key, pod) if parts else None
-        return Prepared(request, then, refused)
+        refused = None
+        if any(write.part for write in decision.writes):
+            refused = partial(lifecycle.pending.creation_failed, key, pod_cgroup)
+        return Prepared(request, partial(self._created, key, entry), refused)
 
-    def _created(
-        self, key: str, pod: Pod | None, known: Known, response: bytes
-    ) -> None:
+    def _new_entry(
+        self, pod: PodEntry, container: Container, decision: Decision
+    ) -> ContainerEntry:
+        """Return the entry of a new container, which has no ID yet."""
+        sent = _sent(container.resources, decision)
+        unified = {**sent.unified, **decision.files}
+        return ContainerEntry(
+            "",
+            container.name,
+            pod,
+            files=decision.expected(),
+            others=others_files(sent.unified, decision.files),
+            numbers=numbers_of(sent),
+            decision=decision,
+            kept=container._replace(resources=sent._replace(unified=unified)),
+        )
+
+    def _created(self, key: str, entry: ContainerEntry, response: bytes) -> None:
         container_id = cri.CreateContainerResponse.FromString(response).container_id
-        self._writing.created(key, container_id)
-        if pod is not None:
-            self._inventory.put_pod(known.sandbox_id, pod)
-        container = known.container._replace(id=container_id)
-        self._inventory.put_container(container_id, known._replace(container=container))
+        lifecycle, decision = self._lifecycle, entry.decision
+        lifecycle.pending.created(key, container_id)
+        if decision is not None:
+            lifecycle.pending.wait_for_start(container_id, decision.writes)
+        if entry.pod.described is not None:
+            lifecycle.inventory.put_pod_late(entry.pod)
+        kept = None if entry.kept is None else entry.kept._replace(id=container_id)
+        lifecycle.inventory.put_late(entry._replace(id=container_id, kept=kept))
 
     def _started(self, request: bytes, response: bytes) -> Rest | None:
         container_id = cri.ContainerRequest.FromString(request).container_id
-        self._writing.started(container_id)
-        known = self._inventory.container(container_id)
-        if known is None or known.pending == ():
+        lifecycle = self._lifecycle
+        entry = lifecycle.inventory.get(container_id)
+        unknown = entry is not None and entry.decision is None and not entry.started
+        if entry is None or not (unknown or lifecycle.pending.has_to_start(entry.id)):
+            lifecycle.start(container_id)
             return None
-        return partial(self._write_at_start, known)
+        return partial(self._write_at_start, entry, unknown=unknown)
 
-    def _write_at_start(self, known: Known) -> None:
-        pod = self._known_pod(known.sandbox_id)
-        container, pending = self._with_ours(pod, known.container), known.pending
-        if pending is None:  # it was made when somebody else stood here
-            pending = tuple(decide(pod, container, self.facts, self.config).writes)
-        self._write_after(pending, pod, container.id)
+    def _write_at_start(self, entry: ContainerEntry, *, unknown: bool) -> None:
+        lifecycle = self._lifecycle
+        if unknown and entry.kept is not None:
+            # The container was created before this process was started. What it still
+            # lacks are the direct writes of the decision that is made now.
+            plan = lifecycle.plan
+            pod = _described(self._pod_entry(entry.pod.id), plan)
+            _, container = self._owned(entry, pod, plan)
+            decision = decide_creation(plan, pod, container).decision
+            lifecycle.pending.wait_for_start(entry.id, decision.writes)
+        lifecycle.start(entry.id, self._located(entry).cgroups_path)
 
-    def _container_ended(self, request: bytes, response: bytes) -> Rest | None:
-        container_id = cri.ContainerRequest.FromString(request).container_id
-        known = self._inventory.drop_container(container_id)
-        pod = known and self._inventory.pod(known.sandbox_id)
-        if known is None or pod is None:
-            return None
-        return partial(self._writing.container_ended, pod, known)
+    # Updates
 
-    def _update(self, request: bytes, turn: Turn) -> Prepared:
+    def _update(self, request: bytes, cancellation: Cancellation) -> Prepared:
         message = cri.UpdateContainerResourcesRequest.FromString(request)
         if not message.HasField("linux"):
             return Prepared(request)
-        known = self._known(message.container_id)
-        pod = self._known_pod(known.sandbox_id)
-        container = self._with_ours(pod, known.container)
+        lifecycle, plan = self._lifecycle, self._lifecycle.plan
+        noted = lifecycle.inventory.get(message.container_id)
+        entry = noted or self._discovery.container(message.container_id)
+        entry = self._located(entry or ContainerEntry(message.container_id))
+        pod = _described(self._pod_entry(entry.pod.id), plan)
+        entry, container = self._owned(entry, pod, plan)
         asked = resources_of(message.linux)
-        limit = asked.memory_limit_bytes
-        use = self._writing.use(pod, container.id) if limit else None
-        decision = decide_update(pod, container, asked, self.facts, self.config, use)
-        self._tell(pod, container, decision)
-        self._writing.before(decision.writes, pod, container.id, turn)
-        known = known._replace(container=container)
-        return self._prepared(request, message, pod, known, decision)
+        decision = lifecycle.decide_update(plan, entry, pod, container, asked)
+        return self._prepared(request, message, entry, noted, decision, cancellation)
 
-    def _update_at_once(self, request: bytes) -> Prepared:
-        """Decide from what is known already, where that did not work or took too long.
+    def _update_immediately(self, request: bytes) -> Prepared:
+        """Decide from what is known already, because the decision failed or was late.
 
         Raises:
             RequestFails: a handler is configured to fail the call.
@@ -232,125 +224,98 @@ class Interceptor:
         try:
             message = cri.UpdateContainerResourcesRequest.FromString(request)
         except DecodeError:
-            return Prepared(request)  # which is the runtime's to refuse
+            return Prepared(request)  # the runtime refuses it
         if not message.HasField("linux"):
             return Prepared(request)
-        known = self._inventory.container(message.container_id)
-        if known is None:
+        plan = self._lifecycle.plan
+        noted = entry = self._lifecycle.inventory.get(message.container_id)
+        if entry is None or entry.kept is None:
             raise Undecidable("the container is not known yet")
-        if not known.container.ours and not known.container.resources.unified:
-            return Prepared(request)  # nothing of ours can undo it
-        pod = self._inventory.pod(known.sandbox_id)
-        if pod is None:
+        if not entry.ours and not entry.kept.resources.unified:
+            return Prepared(request)  # no value of nriplugin's can undo it
+        of_pod = self._lifecycle.inventory.pod(entry.pod.id)
+        if of_pod is None:
             raise Undecidable("the container's pod is not known yet")
-        pod = self._with_curve(pod)
-        container = self._with_ours(pod, known.container)
+        pod = _described(of_pod, plan)
+        entry, container = self._owned(entry, pod, plan)
         asked = resources_of(message.linux)
-        decision = decide_at_once(pod, container, asked, self.facts, self.config)
-        known = known._replace(container=container)
-        return self._prepared(request, message, pod, known, decision)
+        decision = decide_immediately(pod, container, asked, plan.facts, plan.config)
+        return self._prepared(request, message, entry, noted, decision, None)
 
     def _prepared(
         self,
         request: bytes,
         message: cri.UpdateContainerResourcesRequest,
-        pod: Pod,
-        known: Known,
+        entry: ContainerEntry,
+        noted: ContainerEntry | None,
         decision: Decision,
+        cancellation: Cancellation | None,
     ) -> Prepared:
-        """Put a decision into an update, which `message` has as it came."""
+        """Put a decision into an update, and begin the update."""
         sent = _sent(resources_of(message.linux), decision)
-        container = _after_update(known.container, sent, decision)
-        then = partial(self._updated, known, container, decision.writes, pod)
+        kept = _after_update(entry.kept or Container(id=entry.id), sent, decision)
+        numbers = numbers_of(kept.resources)
+        become = entry.after(decision, sent.unified, numbers)._replace(kept=kept)
+        pending = self._lifecycle.pending
+        pending.begin_update(entry, become, decision.writes, noted, cancellation)
         if _put(decision, message.linux):
             request = message.SerializeToString()
-        return Prepared(request, then)
+        return Prepared(
+            request,
+            lambda response: pending.finish_update(entry.id),
+            partial(pending.update_failed, entry.id),
+        )
 
-    def _updated(
-        self,
-        known: Known,
-        container: Container,
-        writes: Iterable[Write],
-        pod: Pod,
-        response: bytes,
-    ) -> Rest | None:
-        # One that the runtime does not list as living has no pod, and is not kept.
-        if known.sandbox_id:
-            become = known._replace(container=container)
-            self._inventory.put_container(container.id, become)
-        due = tuple(w for w in writes if w.when is When.AFTER)
-        changed = container.ours != known.container.ours
-        if not (due or changed):
-            return None
-        return partial(self._finish_update, container, due, pod)
+    # The end
 
-    def _finish_update(
-        self, container: Container, due: tuple[Write, ...], pod: Pod
-    ) -> None:
-        self._writing.record(container)
-        if due:
-            self._write_after(due, pod, container.id)
-
-    def _write_after(self, due: Iterable[Write], pod: Pod, container_id: str) -> None:
-        cgroup = self._writing.after(due, pod, container_id)
-        self._inventory.note_cgroup(container_id, cgroup)
-
-    def _tell(self, pod: Pod, container: Container, decision: Decision) -> None:
-        """Have a decision noted, by one thread at a time."""
-        name = f"{pod.namespace}/{pod.name}/{container.name or container.id}"
-        with self._noting:
-            self._note(name, decision)
+    def _container_ended(self, request: bytes, response: bytes) -> Rest | None:
+        container_id = cri.ContainerRequest.FromString(request).container_id
+        return self._lifecycle.removed(container_id)
 
     # What is known, or can be asked
 
-    def _look_at_files(self, pod: Pod) -> None:
-        """Find out which files containers have here: in a pod's cgroup they show."""
-        parent = cgroup_of_parent(pod.cgroup_parent)
-        assert self._tree is not None
-        facts = {} if parent is None else facts_of_pod(self._tree, parent)
-        if facts:
-            self.learn(facts)
-            self._files_known = True
-
-    def _described_pod(self, message: cri.CreateContainerRequest) -> Pod | None:
-        """Return the pod as the request has it, which is newer than what we know."""
+    def _pod_of_creation(self, message: cri.CreateContainerRequest) -> PodEntry:
+        """Return the pod as the request describes it, which is newer than the entry."""
+        sandbox_id = message.pod_sandbox_id
         if not message.HasField("sandbox_config"):
-            return None
-        known = self._inventory.pod(message.pod_sandbox_id)
-        oci_runtime = known.oci_runtime if known else None
-        return pod_of(message.sandbox_config, oci_runtime)
+            return self._pod_entry(sandbox_id)
+        known = self._lifecycle.inventory.pod(sandbox_id)
+        described = None if known is None else known.described
+        oci_runtime = None if described is None else described.oci_runtime
+        pod = pod_of(message.sandbox_config, oci_runtime)
+        return summarise_pod(sandbox_id, pod, describe=True)
 
-    def _known_pod(self, sandbox_id: str) -> Pod:
-        """Return a pod with its curve."""
-        return self._with_curve(self._asked_pod(sandbox_id))
+    def _pod_entry(self, sandbox_id: str) -> PodEntry:
+        """Return a pod; one that was created before this process is asked for."""
+        entry = self._lifecycle.inventory.pod(sandbox_id)
+        if entry is None and sandbox_id:
+            entry = self._discovery.pod(sandbox_id)
+            if entry is not None:
+                self._lifecycle.inventory.put_pod_late(entry)
+        return entry or NO_POD
 
-    def _asked_pod(self, sandbox_id: str) -> Pod:
-        """Return a pod; one that did not come past us is asked for."""
-        pod = self._inventory.pod(sandbox_id)
-        if pod is None and sandbox_id and self.learner is not None:
-            pod = self.learner.pod(sandbox_id)
-            if pod is not None:
-                self._inventory.put_pod(sandbox_id, pod)
-        return pod or Pod()
+    def _owned(
+        self, entry: ContainerEntry, pod: Pod, plan: Plan
+    ) -> tuple[ContainerEntry, Container]:
+        """Return an entry in which it is known who set what, and its container."""
+        kept = entry.kept or Container(id=entry.id)
+        entry = self._lifecycle.own(entry, pod, kept, None, plan)
+        return entry, with_ownership(kept, entry)
 
-    def _with_curve(self, pod: Pod) -> Pod:
-        """Return a pod with the curve of its own containers, if that differs."""
-        curve = self._curves.get(pod.uid)
-        return pod if curve is None else pod._replace(curve=curve)
+    def _located(self, entry: ContainerEntry) -> ContainerEntry:
+        """Return an entry with the container's cgroup, which CRI does not tell."""
+        tree, pod = self._lifecycle.tree, entry.pod.cgroup
+        if tree is None or pod is None or entry.cgroups_path:
+            return entry
+        cgroup = container_cgroup(tree, pod, entry.id)
+        return entry if cgroup is None else entry._replace(cgroups_path=cgroup)
 
-    def _with_ours(self, pod: Pod, container: Container) -> Container:
-        """Return a container with what came from us, as far as that shows."""
-        if container.ours is not None:
-            return container
-        ours = conclude_ours(pod, container, self.facts, self.config)
-        return container._replace(ours=ours)
 
-    def _known(self, container_id: str) -> Known:
-        """Return a container; one that is not known was made behind our back."""
-        known = self._inventory.container(container_id)
-        if known is None and self.learner is not None:
-            known = self.learner.container(container_id)
-        return known or Known("", Container(id=container_id))
+def _described(entry: PodEntry, plan: Plan) -> Pod:
+    """Return the pod of an entry, with the curve of its containers if it differs."""
+    pod = entry.described or Pod()
+    curve = plan.curves.get(pod.uid)
+    return pod if curve is None else pod._replace(curve=curve)
 
 
 def _put(decision: Decision, resources: cri.LinuxContainerResources) -> bool:
@@ -369,7 +334,7 @@ def _sent(asked: Resources, decision: Decision) -> Resources:
 def _after_update(
     container: Container, asked: Resources, decision: Decision
 ) -> Container:
-    """Return the container as it is once an update is done."""
+    """Return the container as the runtime keeps it once an update is done."""
     given = {
         field: value
         for field, value in asked._asdict().items()
@@ -377,9 +342,4 @@ def _after_update(
     }
     old = container.resources
     unified = {**old.unified, **asked.unified, **decision.files}
-    ours = container.ours or {}
-    kept = {f: v for f, v in ours.items() if f not in asked.unified}
-    ours = {**kept, **decision.expected()}
-    return container._replace(
-        resources=old._replace(**given, unified=unified), ours=ours
-    )
+    return container._replace(resources=old._replace(**given, unified=unified))

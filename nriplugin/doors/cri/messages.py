@@ -1,8 +1,8 @@
-"""From CRI's messages to what the engine knows.
+"""From CRI's messages to the engine's values.
 
-A runtime's status carries less than the request did, and what is missing is in the
-verbose part, whose shape is the runtime's own. containerd and CRI-O both put the OCI
-specification there, under the same name.
+A container's status carries less than the request that created it. The rest is in the
+status' verbose part, whose shape is the runtime's own: containerd and CRI-O both put
+the OCI specification there, under the same name.
 """
 
 from __future__ import annotations
@@ -12,30 +12,53 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.cgroup.locate.paths import cgroup_of
 from nriplugin.convert.readers import from_cri, from_oci
-from nriplugin.doors.cri.inventory import Known
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.provenance import owned_by_record
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.errors import ConversionError
 from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import parse_managed
+from nriplugin.state.inventory import ContainerEntry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.api import cri_pb2 as cri
     from nriplugin.convert import Resources
+    from nriplugin.kube.managed import Managed
+    from nriplugin.state.inventory import PodEntry
 
 
-class Told(NamedTuple):
-    """A container that a runtime has told about, and its cgroup."""
+class ReportedContainer(NamedTuple):
+    """A container that the runtime has reported."""
 
-    known: Known
+    container: Container
     cgroup: str | None
+    # The record that nriplugin made with the container, brought up to date by the
+    # values that the runtime keeps; None if there is no record.
+    record: Managed | None
+
+    def entry_in(
+        self, pod: PodEntry, record: Managed | None, *, started: bool
+    ) -> ContainerEntry:
+        """Return the inventory's entry; without a record it is not known who set what."""
+        entry = ContainerEntry(
+            self.container.id,
+            self.container.name,
+            pod,
+            self.cgroup or "",
+            started=started,
+            owned=record is not None,
+            kept=self.container,
+        )
+        if record is None:
+            return entry
+        files, others, numbers = record
+        return entry._replace(outdated=files, others=others, numbers=numbers)
 
 
 def pod_of(config: cri.PodSandboxConfig, oci_runtime: str | None) -> Pod:
-    """Read a pod from what it is made with."""
+    """Read a pod from the configuration that it is created with."""
     return Pod(
         uid=config.metadata.uid,
         name=config.metadata.name,
@@ -57,14 +80,14 @@ def pod_of_status(response: cri.PodSandboxStatusResponse) -> Pod:
         namespace=status.metadata.namespace,
         labels=dict(status.labels),
         annotations=dict(status.annotations),
-        # The parent of its first container, which does nothing but hold it open.
+        # The parent of the sandbox's own container, which keeps the pod open.
         cgroup_parent=cgroup.rpartition("/")[0] if cgroup else "",
         oci_runtime=oci_runtime_of(status.runtime_handler),
     )
 
 
 def resources_of(message: cri.LinuxContainerResources) -> Resources:
-    """Read resources, to be kept after the message has changed.
+    """Read resources, which stay as they are when the message changes.
 
     Raises:
         ConversionError: a value without a meaning.
@@ -72,31 +95,28 @@ def resources_of(message: cri.LinuxContainerResources) -> Resources:
     return from_cri(message)._replace(unified=dict(message.unified))
 
 
-def told_of(sandbox_id: str, response: cri.ContainerStatusResponse) -> Told:
-    """Read a container from its status, and which files are ours from our record."""
+def container_of_status(response: cri.ContainerStatusResponse) -> ReportedContainer:
+    """Read a container from its status."""
     status, spec = response.status, _spec(response.info)
     resources = _resources(status, spec)
     text = status.annotations.get(MANAGED_KEY)
-    managed = None if text is None else parse_managed(text)
-    ours: Mapping[str, str] | None = None
-    others: Mapping[str, str] = {}
-    if managed is not None:
-        unified, others = resources.unified, managed.others
-        ours = owned_by_record(managed, unified, shown=bool(spec or unified))
+    record = None if text is None else parse_managed(text)
+    if record is not None:
+        unified = resources.unified
+        shown = bool(spec or unified)
+        record = record._replace(files=owned_by_record(record, unified, shown=shown))
     score = _mapping(spec, "process").get("oomScoreAdj")
     container = Container(
         name=status.metadata.name,
         id=status.id,
         resources=resources,
         oom_score_adj=score if isinstance(score, int) else None,
-        ours=ours,
-        others=others,
     )
-    return Told(Known(sandbox_id, container), _cgroup(spec))
+    return ReportedContainer(container, _cgroup(spec), record)
 
 
 def _resources(status: cri.ContainerStatus, spec: Mapping[str, Any]) -> Resources:
-    """Return CRI's numbers if the runtime repeats them, else those it made of them."""
+    """Return CRI's numbers if the runtime repeats them, else those of the OCI spec."""
     try:
         if status.resources.HasField("linux"):
             return resources_of(status.resources.linux)

@@ -21,10 +21,10 @@ import grpc
 from nriplugin.doors.cri.client import OPTIONS
 from nriplugin.doors.cri.interception import Prepared
 from nriplugin.doors.cri.methods import SERVER_STREAMS, UNARY
-from nriplugin.doors.cri.writing import Turn
 from nriplugin.errors import RequestFails
 from nriplugin.policy import FailurePolicy
 from nriplugin.sockets import bind
+from nriplugin.state.pending import Cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +130,7 @@ class Proxy:
     def _rewritten(
         self,
         method: str,
-        rewrite: Callable[[bytes, Turn], Prepared],
+        rewrite: Callable[[bytes, Cancellation], Prepared],
         request: bytes,
         context: Context,
     ) -> bytes:
@@ -163,27 +163,27 @@ class Proxy:
     def _prepared(
         self,
         method: str,
-        rewrite: Callable[[bytes, Turn], Prepared],
+        rewrite: Callable[[bytes, Cancellation], Prepared],
         request: bytes,
         context: Context,
     ) -> Prepared:
-        turn = Turn()
+        cancellation = Cancellation()
         try:
-            return self._decided(rewrite, request, turn)
+            return self._decided(rewrite, request, cancellation)
         except RequestFails:
             raise
         except Exception as exc:  # noqa: BLE001 - whatever it is, containers must start
-            turn.over.set()
+            cancellation.cancelled = True
             return self._undecided(method, request, exc, context)
 
     def _decided(
         self,
-        rewrite: Callable[[bytes, Turn], Prepared],
+        rewrite: Callable[[bytes, Cancellation], Prepared],
         request: bytes,
-        turn: Turn,
+        cancellation: Cancellation,
     ) -> Prepared:
         """Wait for a decision, but not longer than we may."""
-        future = self._deciders.submit(rewrite, request, turn)
+        future = self._deciders.submit(rewrite, request, cancellation)
         try:
             return future.result(self._budget_s)
         except TimeoutError:
@@ -211,7 +211,7 @@ class Proxy:
         except RequestFails:
             raise
         except Exception as second:  # noqa: BLE001 - whatever it is, kubelet tries again
-            if not self._interceptor.config.base.resources.fail_lost_update:
+            if not self._interceptor.fails_lost_updates:
                 prepared = Prepared(request)
             else:
                 _log.error("%s: not passed on: %s; %s", method, what, second)

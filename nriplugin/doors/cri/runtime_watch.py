@@ -1,4 +1,9 @@
-"""Whether the runtime is there: asked at the start, and again after it was away."""
+"""Whether the runtime answers: asked at the start, and again after it was away.
+
+The watch has a thread of its own. It first *greets* the runtime, which asks for all
+that the door has to know. When a forwarded call finds the runtime away, the watch tries
+again at intervals until the runtime answers, and then greets it anew.
+"""
 
 from __future__ import annotations
 
@@ -14,53 +19,55 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-# How long callers wait, at the start, for us to know what there is.
-PATIENCE_S = 3.0
+# How long clients wait at the start for the first greeting to end.
+FIRST_CONTACT_S = 3.0
 
 
-class Contact:
-    """Greets a runtime, and once it was away does so until it answers again."""
+class RuntimeWatch:
+    """Greets a runtime, and greets it again whenever it was away."""
 
     def __init__(
         self,
         probe: Callable[[], object],
         greet: Callable[[], object],
-        tell: Callable[[bool], None],
+        set_serving: Callable[[bool], None],
         retry_s: float = RETRY_S,
     ) -> None:
         """Do nothing yet.
 
         Args:
-            probe: asks whether it is there; raises RPCError or TimeoutError.
-            greet: asks for whatever has to be known; likewise.
-            tell: told whether the runtime answers, each time that is found out.
+            probe: asks whether the runtime is there; raises RPCError or TimeoutError.
+            greet: asks for all that has to be known; raises the same.
+            set_serving: called with whether the runtime answers, at each attempt.
             retry_s: between two attempts.
         """
         self._probe = probe
         self._greet = greet
-        self._tell = tell
+        self._set_serving = set_serving
         self._retry_s = retry_s
         self._first = threading.Event()
         self._lost = threading.Event()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="contact", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name="runtime-watch", daemon=True
+        )
 
-    def start(self, patience_s: float) -> None:
-        """Greet the runtime on a thread, and wait for that, but not for long."""
+    def start(self, first_contact_s: float) -> None:
+        """Start the thread; wait for the first greeting, but not longer than this."""
         self._thread.start()
-        self._first.wait(patience_s)
+        self._first.wait(first_contact_s)
 
     def lost(self) -> None:
-        """Say that it did not seem to be there just now."""
+        """Report that a call has just found the runtime away."""
         self._lost.set()
 
     def stop(self) -> None:
-        """Stop trying, as soon as what was asked is answered."""
+        """Have the thread end after the call that it is waiting for."""
         self._stop.set()
         self._lost.set()
 
     def join(self) -> None:
-        """Wait for the end of it."""
+        """Wait for the thread to end."""
         if self._thread.is_alive():
             self._thread.join()
 
@@ -70,7 +77,8 @@ class Contact:
             if greeted:
                 self._lost.wait()
                 self._lost.clear()
-                # A runtime may also say that something else is unavailable: a registry.
+                # UNAVAILABLE may also be the runtime's word about something else, such
+                # as a registry; then the probe succeeds, and no greeting is needed.
                 greeted = self._try(self._probe)
             else:
                 greeted = self._try(self._greet)
@@ -84,11 +92,11 @@ class Contact:
         except (RPCError, TimeoutError) as exc:
             if not self._stop.is_set():
                 _log.warning("runtime: does not answer: %s", exc)
-            self._tell(False)
+            self._set_serving(False)
             return False
         except Exception:  # noqa: BLE001 - a fault of ours must not end the thread
             if not self._stop.is_set():
-                _log.exception("runtime: what it has could not be learned")
+                _log.exception("runtime: its pods and containers could not be learned")
             return True
-        self._tell(True)
+        self._set_serving(True)
         return True

@@ -66,13 +66,11 @@ def _write_in_pod(
     hands: DirectWriter, files: Mapping[str, str], writes: Sequence[Write], cgroup: str
 ) -> list[Outcome]:
     pod = cgroup.rpartition("/")[0]
-    before = [write for write in writes if write.when is When.BEFORE]
-    after = [write for write in writes if write.when is When.AFTER]
     # Sums above are read and written with this container's own files in one go, so that
     # another hook's sum has its part in it.
     with hands.exclusive():
         return [
-            *hands.carry_out(before, pod, cgroup),
+            *hands.carry_out(writes, When.BEFORE, pod, cgroup),
             *hands.put(files, cgroup),
-            *hands.carry_out(after, pod, cgroup),
+            *hands.carry_out(writes, When.AFTER, pod, cgroup),
         ]

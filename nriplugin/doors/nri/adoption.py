@@ -1,219 +1,340 @@
-"""Looks at every container that the runtime lists at Synchronize.
+"""Existing containers: what Synchronize tells of them, and how they are corrected.
 
-It finds the curve that the runtime follows, which values of a container the plugin has
-set, which ones no longer follow from the container's numbers because kubelet resized it
-while the plugin was away, and which ones a container would get if it were made now.
+At Synchronize the runtime lists every container. From that list the plugin learns the
+runtime's curve, fills the inventory, and finds two kinds of wrong values:
+
+* *stale* values follow from numbers that kubelet has changed while the plugin was away.
+  The runtime keeps them and writes them over kubelet's numbers, so they are always put
+  right, and by the runtime itself, because it would write its old ones again otherwise.
+* *missing* values are those that the container would get if it were created now. They
+  are added if the configuration says `adopt`.
+
+The first corrections go out with the answer to Synchronize, while the runtime makes all
+others wait; the rest follows at a limited pace.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
+import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.api.nri_pb2 import CONTAINER_CREATED
 from nriplugin.cgroup.locate.paths import cgroup_of
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.convert.readers import core_from_nri
 from nriplugin.doors.nri.messages import (
-    cgroups_of,
+    existing_entry,
     managed_of,
     read_existing,
     read_pod,
-    recorded_numbers,
 )
-from nriplugin.engine.allowed_files import OWNABLE
-from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
+from nriplugin.doors.nri.responses import files_update
 from nriplugin.engine.deciding import decide
-from nriplugin.engine.decision import HandlerFailed
+from nriplugin.engine.decision import HandlerFailed, When
 from nriplugin.engine.model import Pod
-from nriplugin.engine.provenance import UNKNOWN, conclude_ours, owned_by_record
+from nriplugin.engine.provenance import UNKNOWN
 from nriplugin.engine.stale import changed_numbers, numbers_of
 from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError
-from nriplugin.kube.managed import Managed
-from nriplugin.node.observe import held, memory_use, observe
-from nriplugin.state.inventory import Known
+from nriplugin.node.observe import held, memory_use
+from nriplugin.node.outcomes import log_failures
+from nriplugin.state.corrections import Correction
+from nriplugin.state.inventory import NO_POD, summarise_pod
+from nriplugin.state.learning import Weighted
+from nriplugin.state.lifecycle import with_ownership
+from nriplugin.state.ownership import Ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from nriplugin.api import nri_pb2 as nri
     from nriplugin.api import view_pb2 as view
-    from nriplugin.cgroup.types.tree import Tree
-    from nriplugin.convert import Curve
-    from nriplugin.engine.curve import Observation, Recognised
-    from nriplugin.engine.decision import Decision, Write
-    from nriplugin.engine.model import Container, Use
-    from nriplugin.state.plan import Plan
+    from nriplugin.config.file import AdoptSection
+    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.model import Use
+    from nriplugin.kube.managed import Managed
+    from nriplugin.nri.releases import Release
+    from nriplugin.state.inventory import ContainerEntry
+    from nriplugin.state.lifecycle import Lifecycle
 
-# Each costs a few system calls, while the runtime waits for an answer.
-MAX_OBSERVED = 500
+    Job = Callable[[], None]
 
+_log = logging.getLogger(__name__)
 
-class Correction(NamedTuple):
-    """What a container is to be given, although nobody has asked about it."""
+# The first release that shows the cgroup v2 values which a container has.
+SHOWS_UNIFIED: Release = (0, 10, 0)
+# Before this release, a runtime can deadlock on an update that it did not ask for.
+TAKES_UPDATES: Release = (0, 12, 1)
 
-    container_id: str
-    was: Known  # if that is no longer so, the rest is no longer true either
-    known: Known  # what it will be
-    pod: str | None
-    files: Mapping[str, str]
-    writes: Sequence[Write]
-    idle: bool  # which takes cleared shares, so no runtime can do it afterwards
-    who: str  # for people
-    warnings: Sequence[str]
+# How many containers the runtime updates with the answer to Synchronize, and how many
+# follow each second, where the configuration does not say.
+AT_ONCE = 50
+PER_SECOND = 10
 
-
-class Survey(NamedTuple):
-    """What is known of containers, and what is to be done about them."""
-
-    known: dict[str, Known]
-    missing: list[Correction]  # what they would get if they were made now
-    stale: list[Correction]  # what they had from us, made of other numbers
+# A runtime that gets an update with the answer to Synchronize has done it by then.
+SETTLED_S = 2.0
 
 
-class Ownership(NamedTuple):
-    """Where it says which values are ours."""
+class Outgoing(NamedTuple):
+    """The corrections of one Synchronize."""
 
-    # Whether the runtime's release shows the cgroup v2 values that it keeps.
-    shown: bool
-    # Newer than what travels with a container: of the state directory, and of the
-    # connection before this one.
-    records: Mapping[str, Managed] = MappingProxyType({})
+    updates: list[nri.ContainerUpdate]  # in the answer
+    later: list[Job]  # afterwards, on the background thread
 
-    def of(
-        self, message: view.Container, pod: Pod, container: Container, plan: Plan
-    ) -> Managed:
-        """Return which files of a container came from us, and which from others."""
-        record = self.records.get(message.id)
-        if record is not None:
-            return record
-        managed, unified = managed_of(message, pod), container.resources.unified
-        if managed is None:
-            return Managed(conclude_ours(pod, container, plan.facts, plan.config))
-        ours = owned_by_record(managed, unified, shown=self.shows(container))
-        later = (unified.keys() & OWNABLE) - ours.keys() - managed.others.keys()
-        if later:  # perhaps ours, from an update of which there is no record
-            concluded = conclude_ours(pod, container, plan.facts, plan.config)
-            ours |= {f: v for f, v in concluded.items() if f in later}
-        return managed._replace(files=ours)
 
-    def concerns(self, message: view.Container) -> bool:
-        """Whether a container can have a value of ours that is out of date.
+class Found(NamedTuple):
+    """The result of looking at every container."""
 
-        Not if its numbers are the ones that our values were made of, as the record in
-        its annotation says; that is so for nearly all, and quickly seen.
+    entries: dict[str, ContainerEntry]
+    missing: list[Correction]
+    stale: list[Correction]
+
+
+class Adoption:
+    """Looks at existing containers, and corrects them."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        enqueue_update: Callable[[nri.ContainerUpdate], bool],
+    ) -> None:
+        """Correct through the runtime with `enqueue_update`, and by direct writes."""
+        self._lifecycle = lifecycle
+        self._enqueue_update = enqueue_update
+        self.adopt: AdoptSection | None = None
+        self.release: Release = (0, 0, 0)
+
+    def synchronize(
+        self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
+    ) -> list[nri.ContainerUpdate]:
+        """Take over everything that exists; return updates for the runtime to do."""
+        lifecycle = self._lifecycle
+        existing_ids = {container.id for container in containers}
+        before = lifecycle.inventory.snapshot()
+        lifecycle.pending.keep_only(existing_ids)
+        if not lifecycle.plan.inactive:
+            shown = self.release >= SHOWS_UNIFIED
+            lifecycle.learning.learn_curve(_weighted(containers), shows_unified=shown)
+        self._load_records(before.values(), existing_ids)
+        plan = lifecycle.plan
+        by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
+        entries = {i: summarise_pod(i, pod) for i, pod in by_id.items()}
+        found = Found({}, [], [])
+        complete = not plan.numbers_only or self.adopt is not None
+        for message in containers:
+            pod = by_id.get(message.pod_sandbox_id, _NO_POD)
+            of_pod = entries.get(message.pod_sandbox_id, NO_POD)
+            entry = existing_entry(message, of_pod)
+            record = lifecycle.ownership.records.get(message.id)
+            record = record or managed_of(message, pod)
+            found.entries[message.id] = _entry_from(record, entry, before)
+            if complete or _may_be_stale(message, record):
+                try:
+                    _Look(lifecycle, message, pod, entry).add(found, complete=complete)
+                except (ConversionError, HandlerFailed):
+                    continue  # the container runs, so its values stay as they are
+        lifecycle.inventory.replace(entries, found.entries)
+        return self._correct_all(found)
+
+    def _load_records(
+        self, before: Iterable[ContainerEntry], existing_ids: set[str]
+    ) -> None:
+        """Find out what nriplugin set: by the state directory and this process.
+
+        `before` are the entries of the connection before, which may not be stored yet.
         """
-        if message.id in self.records:
-            return True
-        recorded = recorded_numbers(message)
-        if recorded is None:
-            return bool(message.linux.resources.unified)
-        return recorded != numbers_of(core_from_nri(message.linux.resources))
+        lifecycle = self._lifecycle
+        records = {} if lifecycle.records is None else lifecycle.records.load()
+        records |= {entry.id: entry.managed for entry in before if entry.owned}
+        gone = records.keys() - existing_ids
+        if lifecycle.records is not None and gone:
+            lifecycle.scheduler.soon(partial(lifecycle.records.drop, *gone))
+        lifecycle.ownership = Ownership(self.release >= SHOWS_UNIFIED, records)
 
-    def shows(self, container: Container) -> bool:
-        """Whether the runtime shows what it keeps for a container."""
-        return self.shown or bool(container.resources.unified)
+    # Corrections
 
+    def _correct_all(self, found: Found) -> list[nri.ContainerUpdate]:
+        log, adopt = self._lifecycle.log, self.adopt
+        out = Outgoing([], [])
+        if found.stale:
+            _log.warning(
+                "%d containers were resized while the plugin was away and kept its old "
+                "values: they get the new ones",
+                len(found.stale),
+            )
+            for one in found.stale:
+                values = ", ".join(f"{file}={v}" for file, v in one.files.items())
+                resized = f"resized while the plugin was away: {values}"
+                log.note_warnings(one.was.path, [resized])
+            self._send(found.stale, AT_ONCE, out)
+        if adopt is not None and found.missing:
+            for one in found.missing:
+                log.note_warnings(one.was.path, one.warnings)
+            self._add_missing(found.missing, adopt.at_once, out)
+        per_second = PER_SECOND if adopt is None else adopt.per_second
+        self._lifecycle.scheduler.paced(out.later, per_second)
+        return out.updates
 
-def recognise(
-    containers: Iterable[view.Container], tree: Tree, *, shows_unified: bool
-) -> tuple[Recognised, dict[str, Curve]]:
-    """Return the node's curve, and those of pods whose own containers differ."""
-    seen: list[Observation] = []
-    for container in containers:
-        linux = container.linux
-        cgroup = cgroup_of(linux.cgroups_path)
-        resources = linux.resources
-        if cgroup is None:
-            continue
-        shares, unified = resources.cpu.shares.value, resources.unified
-        one = observe(tree, cgroup, shares, unified, shows_unified=shows_unified)
-        if one is not None:
-            seen.append(one)
-            if len(seen) == MAX_OBSERVED:
-                break
-    node = recognise_or_continue(seen)
-    return node, curves_of_pods(seen, node.curve)
+    def _add_missing(
+        self, missing: Sequence[Correction], at_once: int, out: Outgoing
+    ) -> None:
+        """Add missing values: by direct writes if they are on, else by the runtime."""
+        if self._lifecycle.pending.writer is None:
+            self._send(missing, at_once, out)
+            return
+        now, rest = missing[:at_once], missing[at_once:]
+        _log.info("adopt: %d containers now, %d later", len(now), len(rest))
+        for one in now:
+            self._lifecycle.scheduler.soon(partial(self._write, one))
+        out.later.extend(partial(self._write, one) for one in rest)
 
+    def _send(
+        self, corrections: Sequence[Correction], at_once: int, out: Outgoing
+    ) -> None:
+        """Have the runtime write: the first ones with its answer, the rest later."""
+        if self._lifecycle.pending.writer is not None:
+            self._send_and_write(corrections, at_once, out)
+            return
+        corrections = [one for one in corrections if one.for_runtime()]
+        now, rest = corrections[:at_once], corrections[at_once:]
+        if rest and self.release < TAKES_UPDATES:
+            _log.warning(
+                "%d containers keep their values: this runtime may hang on updates "
+                "that it did not ask for",
+                len(rest),
+            )
+            rest = []
+        _log.info("%d containers are updated now, %d later", len(now), len(rest))
+        self._answer_with(now, out)
+        out.later.extend(partial(self._send_later, one) for one in rest)
 
-def survey(
-    pods: Iterable[view.PodSandbox],
-    containers: Iterable[view.Container],
-    plan: Plan,
-    tree: Tree | None,
-    ownership: Ownership,
-    *,
-    complete: bool,
-) -> Survey:
-    """Look at everything that exists.
+    def _send_and_write(
+        self, corrections: Sequence[Correction], at_once: int, out: Outgoing
+    ) -> None:
+        """Have the runtime write what it can, and do the direct writes around that."""
+        lifecycle = self._lifecycle
+        writer, soon = lifecycle.pending.writer, lifecycle.scheduler.soon
+        assert writer is not None
+        sent = []
+        for one in corrections[:at_once]:
+            if not one.for_runtime():
+                soon(partial(self._write, one))
+                continue
+            pod, cgroup = one.was.pod_cgroup, one.was.cgroup
+            log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
+            # By the time that this runs, the entry is `become`.
+            finish = partial(self._write, one._replace(was=one.become))
+            lifecycle.scheduler.after(SETTLED_S, finish)
+            sent.append(one)
+        _log.info("%d containers are updated now", len(sent))
+        self._answer_with(sent, out)
+        out.later.extend(partial(self._write, one) for one in corrections[at_once:])
 
-    If not `complete`, then only for values of ours that no longer fit, and nothing is
-    known of containers but what the state directory says.
-    """
-    found = Survey({}, [], [])
-    if not complete:
-        containers = [c for c in containers if ownership.concerns(c)]
-        if not containers:
-            return found
-    by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
-    for message in containers:
-        pod = by_id.get(message.pod_sandbox_id, _NO_POD)
-        try:
-            look = _Look(message, pod, plan, tree, ownership)
-            if complete:
-                look.completely(found)
-            else:
-                look.for_stale_values(found, recorded=message.id in ownership.records)
-        except (ConversionError, HandlerFailed):
-            continue  # it runs, whatever we think of it
-    return found
+    def _answer_with(self, corrections: Iterable[Correction], out: Outgoing) -> None:
+        for one in corrections:
+            if self._lifecycle.change(one.was, one.become):
+                out.updates.append(files_update(one.was.id, one.for_runtime()))
+
+    def correct(self, one: Correction) -> None:
+        """Correct one container, on the background thread."""
+        if self._lifecycle.pending.writer is not None:
+            self._write(one)
+        elif one.for_runtime() and self.release >= TAKES_UPDATES:
+            self._send_later(one)
+
+    def _write(self, one: Correction) -> None:
+        if self._lifecycle.corrections.write(one):
+            self._lifecycle.store_record(one.was, one.become)
+
+    def _send_later(self, one: Correction) -> None:
+        if self._lifecycle.pending.is_updating(one.was.id):
+            return  # the update under way has a decision of its own
+        if self._lifecycle.change(one.was, one.become):
+            self._enqueue_update(files_update(one.was.id, one.for_runtime()))
 
 
 _NO_POD = Pod()
 
 
+def _weighted(containers: Iterable[view.Container]) -> Iterable[Weighted]:
+    """Return the containers whose weights may show the runtime's curve."""
+    for container in containers:
+        linux = container.linux
+        cgroup = cgroup_of(linux.cgroups_path)
+        if cgroup is not None:
+            resources = linux.resources
+            yield Weighted(cgroup, resources.cpu.shares.value, resources.unified)
+
+
+def _entry_from(
+    record: Managed | None, entry: ContainerEntry, before: Mapping[str, ContainerEntry]
+) -> ContainerEntry:
+    """Return an entry for a container that is not looked at any closer.
+
+    It is the one that this process had before, or has the recorded values to show. Who
+    set which value is then found out at the first update.
+    """
+    known = before.get(entry.id)
+    if known is not None and known.owned:
+        return known._replace(pod=entry.pod, started=entry.started)
+    if record is None:
+        return entry
+    files, others, numbers = record
+    return entry._replace(files=files, others=others, numbers=numbers)
+
+
+def _may_be_stale(message: view.Container, record: Managed | None) -> bool:
+    """Whether a container can have a value of nriplugin's that is out of date.
+
+    It cannot if its numbers are those in its record; that is so for nearly all, and
+    quickly seen.
+    """
+    resources = message.linux.resources
+    if record is None or not record.numbers:
+        return record is not None or bool(resources.unified)
+    return record.numbers != numbers_of(core_from_nri(resources))
+
+
 class _Look:
-    """One container, as it is looked at."""
+    """One existing container, as Synchronize looks at it."""
 
     def __init__(
         self,
+        lifecycle: Lifecycle,
         message: view.Container,
         pod: Pod,
-        plan: Plan,
-        tree: Tree | None,
-        ownership: Ownership,
+        entry: ContainerEntry,
     ) -> None:
-        self.message, self.pod, self.plan, self.tree = message, pod, plan, tree
-        self.parent, self.cgroup = cgroups_of(pod, message)
+        self._lifecycle, self._plan, self._pod = lifecycle, lifecycle.plan, pod
         container = read_existing(message)
-        self.managed = ownership.of(message, pod, container, plan)
-        self.ours = self.managed.files
-        others = self.managed.others
-        self.container = container._replace(ours=self.ours, others=others)
-        self.shown = ownership.shows(container)
-        self.stored = self._stored()
+        annotated = managed_of(message, pod)
+        self._entry = lifecycle.own(entry, pod, container, annotated, self._plan)
+        self._container = with_ownership(container, self._entry)
+        self._shown = lifecycle.ownership.shows(container)
+        self._cgroup = entry.cgroup
+        self._stored = self._stored_values()
 
-    def for_stale_values(self, found: Survey, *, recorded: bool) -> None:
-        """Add what a resize in our absence left behind."""
-        was = self._known({})
-        stale = self._stale(was)
-        if stale is not None:
-            found.stale.append(stale)
-        if recorded or stale is not None:
-            found.known[self.message.id] = was
+    def add(self, found: Found, *, complete: bool) -> None:
+        """Add the container's entry, and corrections of stale values.
 
-    def completely(self, found: Survey) -> None:
-        """Add all that there is to say."""
-        message, plan = self.message, self.plan
-        use = self._use()
-        decision = decide(self.pod, self.container, plan.facts, plan.config, use)
+        If `complete`, the entry has the decision that would be made now, and missing
+        values are added, too.
+        """
+        if not complete:
+            stale = self._stale(self._entry)
+            if stale is not None:
+                found.stale.append(stale)
+            found.entries[self._entry.id] = self._entry
+            return
+        plan, use = self._plan, self._use()
+        decision = decide(self._pod, self._container, plan.facts, plan.config, use)
         wanted = decision.expected()
-        was = self._known(wanted)
+        was = self._entry_with(wanted, decision)
         stale = self._stale(was)
-        found.known[message.id] = was
+        found.entries[was.id] = was
         if stale is not None:
             found.stale.append(stale)
-            was = stale.known  # by the time that anything is done about the rest
+            was = stale.become  # the entry by the time that missing values are added
         absent = {
             file: value
             for file, value in decision.files.items()
@@ -221,48 +342,55 @@ class _Look:
         }
         if absent or decision.writes:
             outdated = {f: v for f, v in was.ours.items() if f not in wanted}
-            numbers = numbers_of(self.container.resources)
-            become = was._replace(files=wanted, outdated=outdated, numbers=numbers)
-            found.missing.append(self._correction(was, become, absent, decision))
+            become = was._replace(
+                files=wanted,
+                outdated=outdated,
+                numbers=numbers_of(self._container.resources),
+                decision=decision,
+                adopted=True,
+            )
+            found.missing.append(_correction(was, become, absent, decision))
 
-    def _known(self, wanted: Mapping[str, str]) -> Known:
-        message = self.message
-        files = {f: v for f, v in wanted.items() if self.stored.get(f) == v}
-        outdated = {f: v for f, v in self.ours.items() if f not in files}
-        started = message.state != CONTAINER_CREATED
-        path, (_, others, numbers) = message.linux.cgroups_path, self.managed
-        return Known(path, files, outdated, started, others, numbers)
+    def _entry_with(
+        self, wanted: Mapping[str, str], decision: Decision
+    ) -> ContainerEntry:
+        """Return the entry, in which stored values that are wanted now are current."""
+        files = {f: v for f, v in wanted.items() if self._stored.get(f) == v}
+        outdated = {f: v for f, v in self._entry.ours.items() if f not in files}
+        return self._entry._replace(files=files, outdated=outdated, decision=decision)
 
     def _use(self) -> Use | None:
-        if self.tree is None or self.cgroup is None:
+        tree = self._lifecycle.tree
+        if tree is None or self._cgroup is None:
             return None
-        return memory_use(self.tree, self.cgroup)
+        return memory_use(tree, self._cgroup)
 
-    def _stale(self, was: Known) -> Correction | None:
-        """Return what a resize in our absence left behind, put right."""
-        given = self.container.resources
-        asked = changed_numbers(given, self.stored, self.managed.numbers)
+    def _stale(self, was: ContainerEntry) -> Correction | None:
+        """Return the correction of values that a resize has left out of date."""
+        given = self._container.resources
+        asked = changed_numbers(given, self._stored, self._entry.numbers)
         if asked is None:
             return None
-        plan = self.plan
+        plan = self._plan
         decision = decide_update(
-            *(self.pod, self.container, asked, plan.facts, plan.config, self._use()),
+            *(self._pod, self._container._replace(decided={}), asked),
+            *(plan.facts, plan.config, self._use()),
             unasked=True,
         )
-        files = {f: v for f, v in decision.files.items() if self.stored.get(f) != v}
+        files = {f: v for f, v in decision.files.items() if self._stored.get(f) != v}
         if not (files or decision.writes):
             return None
         become = was.after(decision, (), numbers_of(given))
-        return self._correction(was, become, files, decision)
+        return _correction(was, become, files, decision)
 
-    def _stored(self) -> dict[str, str]:
-        """Return the values of ours that the runtime keeps, as far as they show.
+    def _stored_values(self) -> dict[str, str]:
+        """Return the values of nriplugin's that the runtime keeps, as far as they show.
 
-        Where the runtime does not tell, they are the ones that we know of and that the
-        kernel still holds.
+        Where the runtime does not show them, they are the recorded ones that the kernel
+        still holds.
         """
-        unified, ours = self.container.resources.unified, self.ours
-        if self.shown:
+        unified, ours = self._container.resources.unified, self._entry.ours
+        if self._shown:
             return {file: unified[file] for file in ours if file in unified}
         return {
             file: value
@@ -271,26 +399,22 @@ class _Look:
         }
 
     def _holds(self, file: str, value: str) -> bool:
-        """Whether a file has a value; what cannot be seen may not."""
-        if self.tree is None or self.cgroup is None:
+        """Whether a file has a value; a file that cannot be read counts as not."""
+        tree = self._lifecycle.tree
+        if tree is None or self._cgroup is None:
             return False
-        there = held(self.tree, self.cgroup, file)
+        there = held(tree, self._cgroup, file)
         return there is not None and same(file, value, there)
 
-    def _correction(
-        self, was: Known, become: Known, files: Mapping[str, str], decision: Decision
-    ) -> Correction:
-        pod, message = self.pod, self.message
-        name = self.container.name or message.id[:13]
-        return Correction(
-            container_id=message.id,
-            was=was,
-            known=become,
-            pod=self.parent,
-            files=files,
-            writes=decision.writes,
-            idle=bool(decision.cleared),
-            who=f"{pod.namespace}/{pod.name}/{name}",
-            # All of them are about memory.high; what has it already is not warned of.
-            warnings=decision.warnings if "memory.high" in files else (),
-        )
+
+def _correction(
+    was: ContainerEntry,
+    become: ContainerEntry,
+    files: Mapping[str, str],
+    decision: Decision,
+) -> Correction:
+    # All warnings are about memory.high: a container that has it already is not
+    # warned of again.
+    warnings = decision.warnings if "memory.high" in files else ()
+    idle = bool(decision.cleared)
+    return Correction(was, become, files, decision.writes, idle, warnings)

@@ -1,65 +1,60 @@
-"""The plugin for whoever asks what it would answer: it decides, and does nothing.
+"""The NRI plugin for dry runs: it answers as the live plugin would, without effects.
 
-A question must not have the answer's effects: no cgroup is written, no container is
-remembered, and the runtime's own connection is none of the asker's business.
+`run --grpc` serves it. It reads the live plugin's plan and inventory, and changes
+neither: no cgroup is written, no container and no decision is remembered.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.api import view_pb2 as view
+from nriplugin.convert.readers import core_from_nri
+from nriplugin.doors.nri.messages import read_container, read_pod
+from nriplugin.doors.nri.plugin import NodePlugin, existing
+from nriplugin.doors.nri.responses import adjustment, update_response
+from nriplugin.engine.updating import decide_update
+from nriplugin.nri import Plugin
+from nriplugin.state.lifecycle import decide_creation
 
 if TYPE_CHECKING:
-    from nriplugin.api import view_pb2 as view
-    from nriplugin.doors.nri.adoption import Ownership
-    from nriplugin.engine.decision import Decision
-    from nriplugin.engine.model import Pod
-    from nriplugin.state.decision_cache import CachedAnswer
-    from nriplugin.state.inventory import Known
-    from nriplugin.state.plan import Plan
+    from nriplugin.api import nri_pb2 as nri
 
 
-class AskedPlugin(NodePlugin):
-    """Answers as another plugin would at this moment."""
+class DryRunPlugin(Plugin):
+    """Answers creations and updates as another plugin would at this moment."""
+
+    views = NodePlugin.views
 
     def __init__(self, live: NodePlugin) -> None:
-        """Follow what the live plugin follows, now and after each reload."""
-        self._live = live
-        super().__init__(live.plan.facts)
-        self.inventory = live.inventory  # which is only looked at
+        """Follow the plan and the inventory of the live plugin."""
+        self._lifecycle = live.lifecycle
 
-    @property
-    def _plan(self) -> Plan:
-        return self._live.plan
+    def create_container(  # type: ignore[override] # the view declared above
+        self, request: view.CreateContainerRequest
+    ) -> nri.CreateContainerResponse | None:
+        """Answer with the cgroup v2 files that the container would get."""
+        plan = self._lifecycle.plan
+        if plan.inactive:
+            return None
+        pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
+        container = read_container(request.container)
+        response: nri.CreateContainerResponse | None = decide_creation(
+            plan, pod, container, adjustment
+        ).response
+        return response
 
-    @_plan.setter
-    def _plan(self, plan: Plan) -> None:
-        """Ignore it: the plan is the live plugin's."""
-
-    @property
-    def _ownership(self) -> Ownership:
-        return self._live._ownership
-
-    @_ownership.setter
-    def _ownership(self, ownership: Ownership) -> None:
-        """Ignore it: only the live plugin finds out which values are ours."""
-
-    @property
-    def _remembers(self) -> bool:
-        return False
-
-    def _write_new(
-        self, request: view.CreateContainerRequest, answer: CachedAnswer
-    ) -> None:
-        """Write nothing."""
-
-    def _updating(
-        self,
-        pod: Pod,
-        request: view.UpdateContainerRequest,
-        known: Known,
-        become: Known,
-        decision: Decision,
-    ) -> None:
-        """Take note of nothing."""
+    def update_container(  # type: ignore[override] # the view declared above
+        self, request: view.UpdateContainerRequest
+    ) -> nri.UpdateContainerResponse | None:
+        """Answer with the cgroup v2 files that the update would get."""
+        plan = self._lifecycle.plan
+        if plan.facts.cgroup_version != 2:
+            return None
+        pod, entry, container = existing(self._lifecycle, request, plan)
+        if plan.inactive and not entry.ours:
+            return None
+        asked = core_from_nri(request.linux_resources)
+        use = self._lifecycle.use_of(entry.cgroup, asked)
+        decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
+        return update_response(request.container.id, decision)

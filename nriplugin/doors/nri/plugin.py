@@ -1,139 +1,199 @@
-"""The NRI plugin: v1-style resources in, cgroup v2 files out, by the engine's decision.
+"""The NRI plugin: reads a request, asks for a decision, answers with `unified` keys.
 
-It answers from what the request and the plan say, and touches no file: what has to be
-written beside the runtime is for `WritingPlugin`.
+It is composed of the life-cycle (state/lifecycle.py), which knows the containers, and
+of the adoption (adoption.py), which looks at existing containers at Synchronize. The
+runtime calls it on one thread, one request at a time. Three things run elsewhere:
+`apply` on the thread that watches the configuration, `fallback_update` on the SDK's
+stand-in thread while a handler is late, and the jobs of the background thread.
+
+A pod's bytes are decoded at most once per request, and not at all for a further
+container of a known pod where only the container's numbers count.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert.readers import core_from_nri
-from nriplugin.doors.nri.adoption import Correction
+from nriplugin.doors.nri.adoption import Adoption
 from nriplugin.doors.nri.messages import (
-    cgroups_of,
+    existing_entry,
     managed_of,
     name_of,
-    parse_pod,
+    pod_entry,
     read_container,
     read_existing,
+    read_pod,
 )
-from nriplugin.doors.nri.responses import adjustment, update_response
-from nriplugin.doors.nri.synchronized import SynchronizedPlugin
-from nriplugin.engine.deciding import decide
-from nriplugin.engine.model import Container, Pod
-from nriplugin.engine.provenance import others_files
-from nriplugin.engine.stale import numbers_of
-from nriplugin.engine.updating import decide_update, together
+from nriplugin.doors.nri.responses import update_response
+from nriplugin.engine.model import Pod
+from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError, RequestFails
-from nriplugin.kube.managed import Managed
-from nriplugin.node.facts import facts_of_pod
-from nriplugin.node.observe import memory_use
-from nriplugin.node.outcomes import GapWarnings
-from nriplugin.node.protection import FILES as PROTECTION
-from nriplugin.node.protection import without_effect
-from nriplugin.state.decision_cache import CachedAnswer
-from nriplugin.state.inventory import Known
+from nriplugin.nri import Plugin
+from nriplugin.nri.releases import release_of
+from nriplugin.state.corrections import Correction
+from nriplugin.state.inventory import NO_FILES, ContainerEntry, PodEntry
+from nriplugin.state.lifecycle import after_update, with_ownership
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.types.tree import Tree
+    from collections.abc import Sequence
+
+    from nriplugin.api import nri_pb2 as nri
+    from nriplugin.config import Config
     from nriplugin.convert import Resources
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.model import NodeFacts, Use
-    from nriplugin.node.ownership_records import OwnershipRecords
+    from nriplugin.engine.model import Container
+    from nriplugin.state.decision_cache import CachedDecision
+    from nriplugin.state.lifecycle import Lifecycle
     from nriplugin.state.plan import Plan
+
+_log = logging.getLogger(__name__)
+
 _NO_POD = Pod()
 
-# A thread that wakes up with each container would be in the way of the next one's.
-CHECK_S = 1.0
-MAX_CHECKED = 20
-
-# By then the runtime has done with an update that was answered without the handlers.
+# By then the runtime is done with an update that was answered without the handlers.
 DECIDE_AGAIN_S = 5.0
 
 
-class NodePlugin(SynchronizedPlugin):
+class NodePlugin(Plugin):
     """Decides about every container of a node."""
 
     views = MappingProxyType(
         {
             "create_container": view.CreateContainerRequest,
             "update_container": view.UpdateContainerRequest,
+            "start_container": view.ContainerEvent,
             "post_update_container": view.ContainerEvent,
             "remove_container": view.ContainerEvent,
             "synchronize": view.SynchronizeRequest,
         }
     )
 
-    def __init__(
-        self,
-        facts: NodeFacts | None = None,
-        tree: Tree | None = None,
-        blind_because: str = "",
-        records: OwnershipRecords | None = None,
-    ) -> None:
-        super().__init__(facts, tree, blind_because, records)
-        self._gap_warnings = GapWarnings()
-        self._unchecked: list[tuple[view.CreateContainerRequest, CachedAnswer]] = []
-        self._files_known = tree is None
+    def __init__(self, lifecycle: Lifecycle, unreadable_because: str = "") -> None:
+        """Serve with a life-cycle whose answers are rendered by responses.adjustment.
 
-    # Requests
+        `unreadable_because` says why the life-cycle has no tree of cgroups to look at.
+        """
+        self.lifecycle = lifecycle
+        self._adoption = Adoption(lifecycle, self.enqueue_update)
+        self._unreadable_because = unreadable_because
+
+    def close(self) -> None:
+        """End the work beside the requests."""
+        self.lifecycle.close()
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan in force."""
+        return self.lifecycle.plan
+
+    def apply(self, config: Config) -> None:
+        """Put a configuration in force, also while serving."""
+        self.lifecycle.apply(config)
+        self.failure_policy = config.failure_policy
+        self._adoption.adopt = config.adopt if config.adopt.enabled else None
+        repair = self.lifecycle.corrections.repair if config.repair.enabled else None
+        if repair is not None and self.lifecycle.pending.writer is None:
+            _log.warning("repair: on, but direct writes are off: nothing is repaired")
+            repair = None
+        self.lifecycle.scheduler.every(config.repair.every_seconds, repair)
+
+    # Once per connection
+
+    def configure(self, request: nri.ConfigureRequest) -> None:
+        """Learn who the runtime is; apply the configuration that it may hand over."""
+        if request.config:
+            from nriplugin.config import parse_config
+
+            self.apply(parse_config(request.config, "configuration from the runtime"))
+        name, version = request.runtime_name, request.runtime_version
+        self._adoption.release = release_of(request)
+        self.lifecycle.learn_runtime(name, version)
+        _log.info("registered with %s %s", name, version)
+        facts = self.plan.facts
+        if facts.cgroup_version != 2:
+            number, evidence = facts.cgroup_version, facts.cgroup_evidence
+            _log.warning("inactive: cgroup v%d (%s)", number, evidence)
+        elif self._unreadable_because:
+            _log.warning("cgroups cannot be read: %s", self._unreadable_because)
+
+    def synchronize(  # type: ignore[override] # the view declared above
+        self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
+    ) -> list[nri.ContainerUpdate] | None:
+        """Learn from the containers that exist, and correct values that are wrong."""
+        _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
+        if self.plan.facts.cgroup_version != 2:
+            return None
+        return self._adoption.synchronize(pods, containers)
+
+    def disconnected(self, reason: str) -> None:
+        """Drop the corrections that were still to come: Synchronize makes them anew."""
+        self.lifecycle.scheduler.paced((), 1)
+        _log.info("disconnected: %s", reason)
+
+    # Creation
 
     def create_container(  # type: ignore[override] # the view declared above
         self, request: view.CreateContainerRequest
     ) -> nri.CreateContainerResponse | None:
-        """Answer with the v2 files of the new container."""
-        plan = self._plan
-        if plan.idle:
+        """Answer with the cgroup v2 files of the new container."""
+        lifecycle = self.lifecycle
+        plan = lifecycle.plans.now
+        if plan.inactive:
             return None
-        if not (plan.plain or self._files_known):
-            plan = self._look_at_files(request)
-        key = plan.answered.key_of(request)
-        answer = plan.answered.get(key)
-        if answer is None:
-            answer = self._decide(request, plan)
-            plan.answered.put(key, answer)
-        decision = answer.decision
-        if decision.refused or decision.warnings:
-            self._note(request.pod, request.container, decision)
-        if self._remembers:
-            message = request.container
-            known = new_container(message, answer)
-            self.inventory.put(message.id, known)
-        if decision.writes:
-            self._write_new(request, answer)
-        if answer.protects and self._tree is not None:
-            self._protected(request, answer)
-        return answer.response
+        message = request.container
+        known_pod = lifecycle.inventory.pod(message.pod_sandbox_id)
+        if plan.numbers_only and known_pod is not None:
+            pod = _NO_POD
+        else:
+            decoded = view.PodSandbox.FromString(request.pod)
+            pod = read_pod(decoded, plan.curves)
+            if known_pod is None:
+                known_pod = pod_entry(message.pod_sandbox_id, pod, request.pod)
+                lifecycle.inventory.put_pod(known_pod)
+            if not (plan.numbers_only or lifecycle.learning.files_known):
+                entry = ContainerEntry(
+                    "", pod=known_pod, cgroups_path=message.linux.cgroups_path
+                )
+                plan = lifecycle.learning.look_at_files(entry.pod_cgroup)
+        container = read_container(message, whole=not plan.numbers_only)
+        decided = lifecycle.decide_new(plan, pod, container)
+        lifecycle.creating(_new_entry(message, known_pod, decided), decided)
+        response: nri.CreateContainerResponse | None = decided.response
+        return response
+
+    def start_container(  # type: ignore[override] # the view declared above
+        self, pod: object, container: view.Container
+    ) -> None:
+        """Do the direct writes that need the cgroup: it exists, and no process runs."""
+        self.lifecycle.start(container.id)
+
+    # Updates
 
     def update_container(  # type: ignore[override] # the view declared above
         self, request: view.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
-        """Answer with the v2 files that are to be laid over kubelet's request."""
-        plan = self._plan
+        """Answer with the cgroup v2 files to be laid over kubelet's request."""
+        lifecycle, plan = self.lifecycle, self.plan
         if plan.facts.cgroup_version != 2:
             return None
         message = request.container
-        pod = parse_pod(request.pod, plan.curves)
-        noted = self.inventory.get(message.id)
-        known, container = self._existing(pod, message, plan)
-        if plan.idle and not container.ours:
+        noted = lifecycle.inventory.get(message.id)
+        pod, entry, container = existing(lifecycle, request, plan)
+        if plan.inactive and not entry.ours:
             return None
         asked = core_from_nri(request.linux_resources)
-        use = self._use_of(message, asked)
-        decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
-        if decision.refused or decision.warnings:
-            self._note(request.pod, message, decision)
-        if self.inventory.get(message.id) is not noted:
+        decision = lifecycle.decide_update(plan, entry, pod, container, asked)
+        if lifecycle.inventory.get(message.id) is not noted:
             return None  # this is late: `fallback_update` has answered meanwhile
-        if decision.files or decision.writes or known.ours:
-            become = _after(known, container, request, decision)
-            self._updating(pod, request, known, become, decision)
+        if decision.files or decision.writes or entry.ours:
+            become = after_update(entry, container, asked, decision)
+            lifecycle.pending.begin_update(entry, become, decision.writes, noted)
         return update_response(message.id, decision)
 
     def fallback_update(
@@ -141,180 +201,127 @@ class NodePlugin(SynchronizedPlugin):
     ) -> nri.UpdateContainerResponse | None:
         """Answer with the conversion alone, where an empty answer undoes the update.
 
+        The runtime writes the values that it keeps from nriplugin again at every
+        update, over kubelet's new numbers; so such an update needs new values.
+
         Raises:
-            RequestFails: there is no conversion, and kubelet has to try again.
+            RequestFails: the numbers cannot be converted; kubelet tries again.
         """
-        plan = self._plan
+        lifecycle, plan = self.lifecycle, self.plan
         if plan.facts.cgroup_version != 2:
             return None
-        message, config = request.container, plan.config.without_handlers()
-        pod = parse_pod(request.pod, plan.curves)
+        message = request.container
         try:
-            known, container = self._existing(pod, message, plan)
+            pod, entry, container = existing(lifecycle, request, plan)
             asked = core_from_nri(request.linux_resources)
         except ConversionError as exc:
+            pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
             managed = managed_of(message, pod)
-            if managed and managed.files and config.base.resources.fail_lost_update:
+            fails = plan.config.base.resources.fail_lost_update
+            if managed and managed.files and fails:
                 raise RequestFails(f"{exc}; the runtime keeps earlier values") from exc
             return None
-        if not container.ours:
+        if not entry.ours:
             return None
-        facts = replace(plan.facts, writable=False)
-        decision = decide_update(pod, container, asked, facts, config)
-        become = _after(known, container, request, decision)
-        self.inventory.put(message.id, become)
-        self._keep(message.id, known.managed, become.managed)
-        self.keeper.after(DECIDE_AGAIN_S, partial(self._decide_again, request, become))
+        decision = fallback_decision(plan, pod, container, asked)
+        become = after_update(entry, container, asked, decision)
+        lifecycle.inventory.put(become)
+        lifecycle.store_record(entry, become)
+        again = partial(self._decide_again, request, become)
+        lifecycle.scheduler.after(DECIDE_AGAIN_S, again)
         return update_response(message.id, decision)
 
-    def _decide_again(self, request: view.UpdateContainerRequest, known: Known) -> None:
-        """Give a container what its handlers did not get to say at an update.
+    def _decide_again(
+        self, request: view.UpdateContainerRequest, entry: ContainerEntry
+    ) -> None:
+        """Correct a container whose update was answered without the handlers.
 
-        On the keeper's thread, unless another update has come since.
+        Runs on the background thread, and does nothing if another update has come.
         """
-        plan, message = self._plan, request.container
-        if self.inventory.get(message.id) is not known:
+        lifecycle, plan = self.lifecycle, self.plan
+        if lifecycle.inventory.get(entry.id) is not entry:
             return
-        pod = parse_pod(request.pod, plan.curves)
-        container = read_existing(message)._replace(
-            ours=known.ours, others=known.others
+        pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
+        container = read_existing(request.container)._replace(
+            ours=entry.ours, others=entry.others
         )
         asked = core_from_nri(request.linux_resources)
-        use = self._use_of(message, asked)
+        use = lifecycle.use_of(entry.cgroup, asked)
         decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
-        one = Correction(
-            container_id=message.id,
-            was=known,
-            known=_after(known, container, request, decision),
-            pod=cgroups_of(pod, message)[0],
-            files=decision.files,
-            writes=decision.writes,
-            idle=bool(decision.cleared),
-            who=_named(pod, message),
-            warnings=(),
+        become = after_update(entry, container, asked, decision)
+        idle = bool(decision.cleared)
+        self._adoption.correct(
+            Correction(entry, become, decision.files, decision.writes, idle)
         )
-        self._correct(one)
 
     def post_update_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
-        """Take note that the runtime has done what it was asked to."""
-        known, become = self._becoming.pop(container.id, (None, None))
-        if known is not None and become is not None:
-            self.inventory.put(container.id, become)
-            self._keep(container.id, known.managed, become.managed)
+        """Take note that the runtime has done an update; the rest is not done here."""
+        rest = self.lifecycle.pending.finish_update(container.id)
+        if rest is not None:
+            self.lifecycle.scheduler.soon(rest)
+
+    # The end
 
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
         """Forget the container."""
-        self._becoming.pop(container.id, None)
-        self._forget(container.id)
+        rest = self.lifecycle.removed(container.id)
+        if rest is not None:
+            self.lifecycle.scheduler.soon(rest)
 
-    # Parts of the above
-
-    def _decide(self, request: view.CreateContainerRequest, plan: Plan) -> CachedAnswer:
-        """Decide about a container that is about to be made."""
-        message = request.container
-        if plan.plain:
-            pod, container = _NO_POD, _bare(core_from_nri(message.linux.resources))
-        else:
-            pod = parse_pod(request.pod, plan.curves)
-            container = read_container(message)
-        decision = decide(pod, container, plan.facts, plan.config)
-        files = decision.expected()
-        protects = not PROTECTION.isdisjoint(files)
-        resources = container.resources
-        others = others_files(resources.unified, decision.files)
-        managed = Managed(files, others, numbers_of(resources))
-        response = adjustment(decision, managed)
-        return CachedAnswer(decision, response, files, protects, *managed[1:])
-
-    def _write_new(
-        self, request: view.CreateContainerRequest, answer: CachedAnswer
-    ) -> None:
-        """Do what a decision about a new container has the executor do."""
-        raise NotImplementedError  # facts that say so have no executor
-
-    def _updating(
-        self,
-        pod: Pod,
-        request: view.UpdateContainerRequest,
-        known: Known,
-        become: Known,
-        decision: Decision,
-    ) -> None:
-        """Take note of a container that is about to be changed."""
-        self._becoming[request.container.id] = known, become
-
-    def _look_at_files(self, request: view.CreateContainerRequest) -> Plan:
-        """Find out which files containers have here: in a pod's cgroup they show."""
-        parent, _ = cgroups_of(parse_pod(request.pod, {}), request.container)
-        assert self._tree is not None
-        facts = {} if parent is None else facts_of_pod(self._tree, parent)
-        if facts:
-            self._learn(**facts)
-            self._files_known = True
-        return self._plan
-
-    def _use_of(self, message: view.Container, asked: Resources) -> Use | None:
-        if self._tree is None or asked.memory_limit_bytes is None:
-            return None
-        cgroup = cgroups_of(_NO_POD, message)[1]
-        return None if cgroup is None else memory_use(self._tree, cgroup)
-
-    def _protected(
-        self, request: view.CreateContainerRequest, answer: CachedAnswer
-    ) -> None:
-        """Have somebody look at a container's protection, later and not at too many."""
-        # The keeper takes the list away: then this one is only missed.
-        unchecked = self._unchecked
-        if not unchecked:
-            self.keeper.after(CHECK_S, self._check_protection)
-        if len(unchecked) < MAX_CHECKED:
-            unchecked.append((request, answer))
-
-    def _check_protection(self) -> None:
-        """Say which protection has no effect, for want of the same above it."""
-        assert self._tree is not None
-        unchecked, self._unchecked = self._unchecked, []
-        for request, answer in unchecked:
-            parent, own = cgroups_of(parse_pod(request.pod, {}), request.container)
-            if parent is not None:
-                raised = answer.decision.settings.memory_qos.raise_ancestors
-                self._gap_warnings.tell(
-                    without_effect(self._tree, parent, own, answer.files, raised=raised)
-                )
-
-    def _note(
-        self, payload: bytes, message: view.Container, decision: Decision
-    ) -> None:
-        pod = view.PodSandbox.FromString(payload)
-        self.refusals.note(_named(pod, message), decision)
+    def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        """Forget the pod."""
+        parent = pod.linux.cgroup_parent
+        self.lifecycle.pod_removed(PodEntry(pod.id, cgroup_parent=parent))
 
 
-def _named(pod: view.PodSandbox | Pod, message: view.Container) -> str:
-    name = name_of(message) or message.id[:13]
-    return f"{pod.namespace}/{pod.name}/{name}"
+def existing(
+    lifecycle: Lifecycle, request: view.UpdateContainerRequest, plan: Plan
+) -> tuple[Pod, ContainerEntry, Container]:
+    """Return the pod, the entry and the container that an update is about.
+
+    Raises:
+        ConversionError: a number without a meaning.
+    """
+    message = request.container
+    pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
+    container = read_existing(message)
+    entry = lifecycle.inventory.get(message.id)
+    if entry is None:
+        of_pod = pod_entry(message.pod_sandbox_id, pod, request.pod)
+        entry = existing_entry(message, of_pod)
+    annotated = None if entry.owned else managed_of(message, pod)
+    entry = lifecycle.own(entry, pod, container, annotated, plan)
+    return pod, entry, with_ownership(container, entry)
 
 
-def new_container(message: view.Container, answer: CachedAnswer) -> Known:
-    """Return what a container is that is about to be made."""
-    path, others, numbers = message.linux.cgroups_path, answer.others, answer.numbers
-    return Known(path, answer.files, others=others, numbers=numbers)
+def fallback_decision(
+    plan: Plan, pod: Pod, container: Container, asked: Resources
+) -> Decision:
+    """Decide about an update by the conversion alone, without direct writes."""
+    facts, config = replace(plan.facts, writable=False), plan.config.without_handlers()
+    return decide_update(pod, container, asked, facts, config)
 
 
-def _after(
-    known: Known,
-    container: Container,
-    request: view.UpdateContainerRequest,
-    decision: Decision,
-) -> Known:
-    """Return what a container is once an update is done."""
-    wanted = request.linux_resources
-    numbers = numbers_of(together(container.resources, core_from_nri(wanted)))
-    return known.after(decision, wanted.unified, numbers)
-
-
-def _bare(resources: Resources) -> Container:
-    return Container("", "", resources)
+def _new_entry(
+    message: view.Container, pod: PodEntry, decided: CachedDecision
+) -> ContainerEntry:
+    """Return the entry of a container that is about to be created."""
+    files, others, numbers = decided.managed
+    # By position, which is the quickest way to make a NamedTuple.
+    return ContainerEntry(
+        message.id,
+        name_of(message),
+        pod,
+        message.linux.cgroups_path,
+        files,
+        NO_FILES,
+        others,
+        numbers,
+        False,  # started
+        True,  # owned
+        decided.decision,
+    )

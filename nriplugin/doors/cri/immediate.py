@@ -1,9 +1,10 @@
-"""Updates whose decision is late or has failed.
+"""Decisions about updates that are made at once, because the ordinary one failed.
 
-A runtime keeps the cgroup v2 files that we sent for a container, and writes them again
-at every update, after what it makes of the update's numbers. An update that is passed
-on as kubelet sent it would end with our old values, and kubelet would take it for done.
-So it is decided about once more, from what is known, without waiting for anything.
+A runtime keeps the cgroup v2 files that nriplugin sent for a container, and writes them
+again at every update, after the files that it makes of the update's numbers. If a late
+or failed decision were answered by passing on kubelet's request as it came, the resize
+would end with nriplugin's old values, and kubelet would take it for done. So the update
+is decided once more, from what is known already, without asking or writing anything.
 """
 
 from __future__ import annotations
@@ -25,27 +26,27 @@ class Undecidable(NRIPluginError):
     """An update that must not be passed on as it came, and cannot be decided about."""
 
 
-def decide_at_once(
+def decide_immediately(
     pod: Pod,
     container: Container,
     asked: Resources,
     facts: NodeFacts,
     config: EngineConfig,
 ) -> Decision:
-    """Decide about an update of a container that has values of ours.
+    """Decide about an update of a container that has values from nriplugin.
 
-    If a defect of ours is in the way, it is the conversion alone that decides, and what
-    other handlers once set is taken back.
+    If a defect of a handler is in the way, the conversion alone decides, and values
+    that other handlers set earlier are taken back.
 
     Raises:
         RequestFails: a handler could not do its work, and is configured to fail.
-        Undecidable: something would have to be written before the runtime's part.
+        Undecidable: a direct write would have to be done before the runtime's part.
     """
     try:
         decision = decide_update(pod, container, asked, facts, config)
     except RequestFails:
         raise
-    except Exception:  # noqa: BLE001 - whatever it is, the second way may work
+    except Exception:  # noqa: BLE001 - any defect: the conversion alone may work
         decision = decide_update(
             pod, container, asked, facts, config.without_handlers()
         )

@@ -1,0 +1,129 @@
+"""Puts together what `run` and `cri-proxy` have in common.
+
+`lifecycle_on` looks at the node and builds the life-cycle that a door works with.
+`run_process` is the frame around a door: configuration and its watch, signals, and the
+order in which everything ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nriplugin.cgroup.journal.journal import DATABASE
+from nriplugin.daemon.background import BackgroundThread
+from nriplugin.errors import CgroupError
+from nriplugin.node.facts import node_facts
+from nriplugin.node.ownership_records import OwnershipRecords, state_directory
+from nriplugin.state.lifecycle import Lifecycle
+from nriplugin.stopping import stopping_on_signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
+
+    from nriplugin.cgroup.locate.detect import DetectedNode
+    from nriplugin.config import Config
+    from nriplugin.node.direct_writes import DirectWriter
+    from nriplugin.state.lifecycle import Render
+
+
+class Served(Protocol):
+    """A door, as the process sees it."""
+
+    def apply(self, config: Config) -> None:
+        """Put a configuration in force, also while serving."""
+
+    def close(self) -> None:
+        """End everything that the door has started."""
+
+
+def lifecycle_on(
+    node: DetectedNode, *, read_only: bool, render: Render | None = None
+) -> tuple[Lifecycle, str]:
+    """Look at the node; return a life-cycle for it, and why its cgroups are unreadable.
+
+    Args:
+        node: the node, as it was detected.
+        read_only: whether direct writes are forbidden.
+        render: makes the door's answer of a decision.
+    """
+    directory = state_directory(node)
+    records = None if directory is None else OwnershipRecords(directory)
+    background = BackgroundThread()
+    try:
+        tree = node.open_tree()
+    except CgroupError as exc:
+        facts = replace(node_facts(node, None), writable=False)
+        lifecycle = Lifecycle(background, facts, records=records, render=render)
+        return lifecycle, str(exc)
+    facts = node_facts(node, tree)
+    may_write = facts.writable and not read_only
+
+    def open_writer() -> DirectWriter:
+        # Imported late: most nodes need no direct writes, and so no journal.
+        from nriplugin.node.direct_writes import DirectWriter
+
+        return DirectWriter.of(node, tree)
+
+    # A journal that an earlier process has left has values to take back.
+    journal = os.path.join(directory or "", DATABASE)
+    written_before = may_write and os.path.exists(journal)
+    lifecycle = Lifecycle(
+        background,
+        replace(facts, writable=False),
+        tree,
+        open_writer=open_writer if may_write else None,
+        written_before=written_before,
+        records=records,
+        render=render,
+    )
+    if written_before:
+        lifecycle.open_writer()
+    return lifecycle, ""
+
+
+def run_process(
+    served: Served,
+    serve: Callable[[], None],
+    stop: Callable[[], None],
+    *,
+    config_path: str | None,
+    beside: Iterable[AbstractContextManager[Any]] = (),
+) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    At the end the configuration watch stops first, then the services `beside`, and then
+    the door, so that nothing is applied to a door that is closed.
+
+    Args:
+        served: the door.
+        serve: blocks until `stop` is called.
+        stop: ends `serve`; called by a signal handler.
+        config_path: the configuration file; None for the defaults.
+        beside: other services of the process, entered before the door serves.
+
+    Raises:
+        NRIPluginError: the configuration is wrong, or the door cannot serve.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(stopping_on_signals(stop))
+        stack.enter_context(closing(served))
+        for service in beside:
+            stack.enter_context(service)
+        if config_path is not None:
+            # Imported late: without a file, no YAML reader is needed.
+            from nriplugin.config import parse_config
+            from nriplugin.daemon.config_watch import ConfigWatch, watching
+
+            watch = ConfigWatch(config_path, parse_config, served.apply)
+            served.apply(watch.initial())
+            stack.enter_context(watching(watch))
+        # Imported modules stay for good: spare the garbage collector from walking them
+        # during requests.
+        gc.collect()
+        gc.freeze()
+        serve()

@@ -1,0 +1,90 @@
+"""Values that a container is given although no request asks for them.
+
+A correction comes from Synchronize (values that a resize in our absence left out of
+date, or that `adopt` adds), from an update that was answered without the handlers, or
+from `repair`. It is true only as long as the container's entry is the one that it was
+made from; if an update has come since, that update's own decision stands.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.cgroup.writing.updates import Status
+from nriplugin.engine.decision import When
+from nriplugin.node.outcomes import log_failures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nriplugin.engine.decision import Write
+    from nriplugin.state.inventory import ContainerEntry, Inventory
+    from nriplugin.state.pending import PendingWrites
+
+_log = logging.getLogger(__name__)
+
+
+class Correction(NamedTuple):
+    """What one container is to be given."""
+
+    was: ContainerEntry  # the entry that the correction was made from
+    become: ContainerEntry
+    files: Mapping[str, str]  # that do not hold their value
+    writes: Sequence[Write]
+    # Whether the container becomes idle. That takes cleared shares, which no runtime
+    # can do to an existing container, so cpu.idle has to be written directly.
+    idle: bool
+    warnings: Sequence[str] = ()
+
+    def for_runtime(self) -> dict[str, str]:
+        """Return the files that the runtime itself can write."""
+        return {
+            file: value
+            for file, value in self.files.items()
+            if not (self.idle and file == "cpu.idle")
+        }
+
+
+class Corrections:
+    """Carries out corrections by direct writes, on the background thread."""
+
+    def __init__(self, inventory: Inventory, pending: PendingWrites) -> None:
+        self._inventory = inventory
+        self._pending = pending
+
+    def write(self, one: Correction) -> bool:
+        """Write a correction to the container's cgroup; whether it was still true."""
+        writer, cgroup = self._pending.writer, one.become.cgroup
+        if writer is None or cgroup is None:
+            return False
+        pod = one.become.pod_cgroup
+        with self._pending.writing_to(one.was.id), writer.exclusive():
+            if self._pending.is_changing(one.was):
+                return False
+            log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
+            log_failures(writer.put(one.files, cgroup))
+            log_failures(writer.carry_out(one.writes, When.AFTER, pod, cgroup))
+            return self._inventory.change(one.was, one.become)
+
+    def repair(self) -> None:
+        """Write every value again that another process has changed."""
+        writer = self._pending.writer
+        if writer is None:
+            return
+        for entry in self._inventory.snapshot().values():
+            if entry.cgroup is None or not (entry.started and entry.owned):
+                continue
+            with self._pending.writing_to(entry.id):
+                if self._pending.is_changing(entry):
+                    continue
+                outcomes = writer.put(entry.files, entry.cgroup)
+            log_failures(outcomes)
+            drifted = []
+            for outcome in outcomes:
+                if outcome.status is Status.WRITTEN:
+                    _log.info("repair: %s: %s", outcome.path, outcome.content)
+                elif not outcome.ok and outcome.status is not Status.GONE:
+                    drifted.append(outcome.path.rpartition("/")[2])
+            if tuple(drifted) != entry.drifted:
+                self._inventory.change(entry, entry._replace(drifted=tuple(drifted)))

@@ -1,0 +1,92 @@
+"""Facts that the node shows only once it has pods: its cgroup files and its curve.
+
+On a fresh node there is no pod's cgroup to look at, so the files that containers have
+are learned from the first pod that comes by. The curve from shares to weight is
+recognised from containers that the runtime wrote by itself. Both doors learn through
+here, and the facts go into the current plan.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
+from nriplugin.node.facts import facts_of_pod
+from nriplugin.node.observe import observe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.engine.curve import Observation
+    from nriplugin.state.plan import CurrentPlan, Plan
+
+_log = logging.getLogger(__name__)
+
+# Each costs a few system calls, while the runtime waits for the answer to Synchronize.
+MAX_OBSERVED = 500
+
+
+class Weighted(NamedTuple):
+    """A container whose weight may show the runtime's curve."""
+
+    cgroup: str
+    shares: int | None
+    unified: Mapping[str, str]  # cgroup v2 values that the runtime keeps for it
+
+
+class Learning:
+    """Completes the facts of the current plan."""
+
+    def __init__(self, plans: CurrentPlan, tree: Tree | None) -> None:
+        """Look at this tree; without one, the facts stay as they are."""
+        self._plans = plans
+        self._tree = tree
+        self.files_known = tree is None
+        self._curve_certain = False
+
+    def look_at_files(self, pod_cgroup: str | None) -> Plan:
+        """Find out from a pod's cgroup which files containers have on this node."""
+        if pod_cgroup is not None and self._tree is not None:
+            facts = facts_of_pod(self._tree, pod_cgroup)
+            if facts:
+                self._plans.learn(facts)
+                self.files_known = True
+        return self._plans.now
+
+    def learn_curve(
+        self, containers: Iterable[Weighted], *, shows_unified: bool
+    ) -> None:
+        """Recognise the node's curve, and those of pods that differ from it.
+
+        `shows_unified` says whether the runtime's release tells of the cgroup v2 values
+        that it keeps; if not, any weight may have been set by nriplugin.
+        """
+        if self._tree is None:
+            return
+        seen: list[Observation] = []
+        for one in containers:
+            found = observe(
+                *(self._tree, one.cgroup, one.shares, one.unified),
+                shows_unified=shows_unified,
+            )
+            if found is not None:
+                seen.append(found)
+                if len(seen) == MAX_OBSERVED:
+                    break
+        node = recognise_or_continue(seen)
+        facts: dict[str, object] = {}
+        # A curve that is certain stays: after a restart, every weight on the node may
+        # have been set by nriplugin, and then the weights prove nothing.
+        if node.certain or not self._curve_certain:
+            self._curve_certain = node.certain
+            facts = {
+                "curve": node.curve,
+                "curve_evidence": node.evidence,
+                "curve_native": node.native,
+            }
+        self._plans.learn(facts, curves_of_pods(seen, node.curve))
+        plan = self._plans.now
+        if plan.config.curve is None:  # a configured curve takes precedence
+            _log.info("curve: %s (%s)", plan.facts.curve, plan.facts.curve_evidence)

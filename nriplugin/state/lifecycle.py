@@ -1,0 +1,317 @@
+"""The life of containers as nriplugin sees it, the same for every long-lived door.
+
+A door turns a message into the engine's `Pod` and `Container`, calls the methods here
+in the order of a container's life, and turns the decision into its own answer:
+
+    decide_new → creating → start → decide_update → begin/finish update → removed
+
+This module puts the parts together: the plan by which decisions are made, the cache of
+decisions, the inventory, the pending direct writes, the corrections and the log. It
+holds no rule of its own about cgroup values; those are the engine's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from nriplugin.engine.deciding import decide
+from nriplugin.engine.provenance import others_files
+from nriplugin.engine.runtimes import SYSTEMD
+from nriplugin.engine.stale import numbers_of
+from nriplugin.engine.updating import decide_update, together
+from nriplugin.errors import NRIPluginError
+from nriplugin.kube.managed import Managed
+from nriplugin.node.observe import memory_use
+from nriplugin.node.protection import FILES as PROTECTION
+from nriplugin.state.corrections import Corrections
+from nriplugin.state.decision_cache import CachedDecision
+from nriplugin.state.decision_log import DecisionLog
+from nriplugin.state.inventory import Inventory
+from nriplugin.state.learning import Learning
+from nriplugin.state.ownership import Ownership
+from nriplugin.state.pending import PendingWrites
+from nriplugin.state.plan import CurrentPlan, Plan
+from nriplugin.state.protection_checks import ProtectionChecks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.config import Config
+    from nriplugin.convert import Resources
+    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.model import Container, NodeFacts, Pod, Use
+    from nriplugin.node.direct_writes import DirectWriter
+    from nriplugin.node.ownership_records import OwnershipRecords
+    from nriplugin.state.inventory import ContainerEntry, PodEntry
+    from nriplugin.state.scheduler import Scheduler
+
+    # Makes a door's answer of a decision about a new container.
+    Render = Callable[[Decision, Managed], Any]
+
+_log = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """The parts of one process that know the node's containers."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        facts: NodeFacts | None = None,
+        tree: Tree | None = None,
+        *,
+        open_writer: Callable[[], DirectWriter] | None = None,
+        written_before: bool = False,
+        records: OwnershipRecords | None = None,
+        render: Render | None = None,
+    ) -> None:
+        """Begin with the default configuration and an empty inventory.
+
+        Args:
+            scheduler: runs what no request may wait for.
+            facts: about the node. They must not say `writable`: that becomes true when
+                the writer is opened.
+            tree: the node's cgroups, if they can be read.
+            open_writer: opens the way to direct writes; called when a configuration or
+                a runtime needs them. None where cgroups must not be written.
+            written_before: whether an earlier process has left a journal, so that there
+                is something to take back whatever the configuration says.
+            records: where the values of updates are kept across restarts.
+            render: makes the door's answer of a decision, to be cached with it.
+        """
+        self.scheduler = scheduler
+        self.tree = tree
+        self.records = records
+        self.ownership = Ownership()
+        self.plans = CurrentPlan(facts)
+        self.inventory = Inventory()
+        self.log = DecisionLog()
+        self.learning = Learning(self.plans, tree)
+        self.pending = PendingWrites(self.inventory, scheduler, records)
+        self.corrections = Corrections(self.inventory, self.pending)
+        self.protection = ProtectionChecks(tree, scheduler)
+        self._render = render
+        self._open_writer = open_writer
+        self._written_before = written_before
+        self._applying = threading.Lock()
+
+    def close(self) -> None:
+        """End the background work, and only then the writer that it uses."""
+        self.scheduler.stop()
+        if self.pending.writer is not None:
+            self.pending.writer.close()
+
+    # The plan
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan in force."""
+        return self.plans.now
+
+    def apply(self, config: Config) -> None:
+        """Put a configuration in force, also while requests are served.
+
+        The writer is opened first: if that fails, the configuration is still applied,
+        and settings that need direct writes are skipped by the decisions.
+        """
+        with self._applying:
+            if self._needs_writer(config):
+                self.open_writer()
+            self.plans.apply(config.engine)
+
+    def learn_runtime(self, name: str, version: str) -> None:
+        """Take note of the runtime's name and version.
+
+        A runtime that drops `unified` from updates needs direct writes in any case.
+        """
+        self.plans.learn({"runtime": name, "runtime_version": version})
+        facts = self.plan.facts
+        if facts.drops_unified and facts.cgroup_version == 2:
+            self.open_writer()
+
+    def open_writer(self) -> None:
+        """Open direct writes, unless that is done or not allowed."""
+        if self.pending.writer is not None or self._open_writer is None:
+            return
+        try:
+            self.pending.writer = self._open_writer()
+        except NRIPluginError as exc:
+            _log.warning("direct writes are off: %s", exc)
+        else:
+            self.plans.learn({"writable": True})
+
+    def _needs_writer(self, config: Config) -> bool:
+        """Whether a configuration can lead to direct writes."""
+        numbers_only = Plan(config.engine).numbers_only
+        # crun under systemd needs a direct write for a weight of another curve; whether
+        # a pod runs under crun shows later.
+        other_weight = (
+            self.plan.facts.driver == SYSTEMD and config.engine.curve is not None
+        )
+        return (
+            not numbers_only
+            or other_weight
+            or config.adopt.enabled
+            or config.repair.enabled
+            or self._written_before
+        )
+
+    # Creation
+
+    def decide_new(self, plan: Plan, pod: Pod, container: Container) -> CachedDecision:
+        """Return the decision about a container that is about to be created.
+
+        Raises:
+            HandlerFailed: a handler could not do its work, and is configured to fail.
+        """
+        key = plan.cache.key_of(pod, container)
+        found = plan.cache.get(key)
+        if found is None:
+            found = decide_creation(plan, pod, container, self._render)
+            plan.cache.put(key, found)
+        return found
+
+    def creating(self, entry: ContainerEntry, decided: CachedDecision) -> None:
+        """Take note of a container that is being created, and do the first writes.
+
+        For doors that know the container's ID before the runtime has created it.
+        """
+        decision = decided.decision
+        if decision.refused or decision.warnings:
+            self.log.note(entry.path, decision)
+        self.inventory.put(entry)
+        if decision.writes:
+            name = (entry.cgroup or entry.id).rpartition("/")[2]
+            pending = self.pending
+            pending.before_creation(entry.id, decision.writes, entry.pod_cgroup, name)
+            pending.wait_for_start(entry.id, decision.writes)
+        if decided.protects:
+            self.check_protection(entry, decided)
+
+    def check_protection(self, entry: ContainerEntry, decided: CachedDecision) -> None:
+        """Have a warning logged if the container's protection has no effect."""
+        raised = decided.decision.settings.memory_qos.raise_ancestors
+        cgroup, files = entry.cgroup, decided.managed.files
+        self.protection.add(entry.pod_cgroup, cgroup, files, raised=raised)
+
+    def start(self, container_id: str, cgroup: str = "") -> None:
+        """Do the writes that waited for a container's start.
+
+        `cgroup` is the container's, where the door has found it out only now.
+        """
+        entry = self.inventory.get(container_id)
+        if entry is None:
+            self.pending.start(container_id, None, None)
+            return
+        path = cgroup or entry.cgroups_path
+        started = entry._replace(started=True, cgroups_path=path)
+        self.pending.start(container_id, started.pod_cgroup, started.cgroup)
+        if not entry.started or cgroup:
+            self.inventory.change(entry, started)
+
+    # Updates
+
+    def own(
+        self,
+        entry: ContainerEntry,
+        pod: Pod,
+        container: Container,
+        annotated: Managed | None,
+        plan: Plan,
+    ) -> ContainerEntry:
+        """Return an entry in which it is known which values came from nriplugin.
+
+        `annotated` is the record that travels with the container, if it has one.
+        """
+        if entry.owned:
+            return entry
+        ours, others, numbers = self.ownership.of(pod, container, annotated, plan)
+        return entry._replace(
+            files={}, outdated=ours, others=others, numbers=numbers, owned=True
+        )
+
+    def use_of(self, cgroup: str | None, asked: Resources) -> Use | None:
+        """Return what a container uses, if a new memory limit makes that matter."""
+        if self.tree is None or cgroup is None or asked.memory_limit_bytes is None:
+            return None
+        return memory_use(self.tree, cgroup)
+
+    def decide_update(
+        self,
+        plan: Plan,
+        entry: ContainerEntry,
+        pod: Pod,
+        container: Container,
+        asked: Resources,
+    ) -> Decision:
+        """Return the decision about an update of a container `with_ownership`.
+
+        Raises:
+            HandlerFailed: a handler could not do its work, and is configured to fail.
+        """
+        use = self.use_of(entry.cgroup, asked)
+        decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
+        if decision.refused or decision.warnings:
+            self.log.note(entry.path, decision)
+        return decision
+
+    # The end
+
+    def removed(self, container_id: str) -> Callable[[], None] | None:
+        """Forget a container; return what is left to do beside the request."""
+        return self.pending.removed(container_id, self.inventory.drop(container_id))
+
+    def pod_removed(self, pod: PodEntry) -> None:
+        """Forget a pod and its cgroup; a new sandbox of the pod may keep the cgroup."""
+        _, containers = self.inventory.drop_pod(pod.id)
+        job = self.pending.pod_removed(pod.cgroup, containers)
+        if job is not None:
+            self.scheduler.soon(job)
+
+    # Entries that change without a request
+
+    def change(self, was: ContainerEntry, become: ContainerEntry) -> bool:
+        """Replace an entry unless it has changed since; whether that was done."""
+        changed = self.inventory.change(was, become)
+        if changed:
+            self.store_record(was, become)
+        return changed
+
+    def store_record(self, was: ContainerEntry, become: ContainerEntry) -> None:
+        """Have the record of a container stored, if it has changed."""
+        records = self.records
+        if records is not None and become.managed != was.managed:
+            self.scheduler.soon(lambda: records.put(become.id, become.managed))
+
+
+def decide_creation(
+    plan: Plan, pod: Pod, container: Container, render: Render | None = None
+) -> CachedDecision:
+    """Decide about a container that is about to be created; keep nothing.
+
+    Raises:
+        HandlerFailed: a handler could not do its work, and is configured to fail.
+    """
+    decision = decide(pod, container, plan.facts, plan.config)
+    files, resources = decision.expected(), container.resources
+    others = others_files(resources.unified, decision.files)
+    managed = Managed(files, others, numbers_of(resources))
+    response = None if render is None else render(decision, managed)
+    protects = not PROTECTION.isdisjoint(files)
+    return CachedDecision(decision, managed, protects, response)
+
+
+def with_ownership(container: Container, entry: ContainerEntry) -> Container:
+    """Return a container with what is known about who set its values."""
+    return container._replace(ours=entry.ours, decided=entry.files, others=entry.others)
+
+
+def after_update(
+    entry: ContainerEntry, container: Container, asked: Resources, decision: Decision
+) -> ContainerEntry:
+    """Return the entry of a container once an update is done."""
+    numbers = numbers_of(together(container.resources, asked))
+    return entry.after(decision, asked.unified, numbers)

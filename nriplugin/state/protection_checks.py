@@ -1,0 +1,78 @@
+"""Warns of memory protection that has no effect, in batches beside the requests.
+
+Checking a container's protection reads a dozen files. The checks run in one batch per
+second, because a wake-up of the background thread per container would compete with the
+request thread for the interpreter lock. A batch has a bounded size: the warnings are
+about the node's cgroups, and a few containers show what is wrong with those.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.node.outcomes import ProtectionWarnings
+from nriplugin.node.protection import without_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.state.scheduler import Scheduler
+
+BATCH_S = 1.0
+MAX_BATCH = 20
+
+
+class _Check(NamedTuple):
+    pod: str
+    container: str | None
+    files: Mapping[str, str]
+    raised: bool
+
+
+class ProtectionChecks:
+    """The containers whose protection is still to be checked."""
+
+    def __init__(self, tree: Tree | None, scheduler: Scheduler) -> None:
+        """Look at this tree; without one, nothing is checked."""
+        self._tree = tree
+        self._scheduler = scheduler
+        self._warnings = ProtectionWarnings()
+        self._waiting: list[_Check] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(
+        self,
+        pod: str | None,
+        container: str | None,
+        files: Mapping[str, str],
+        *,
+        raised: bool,
+    ) -> None:
+        """Have a container checked soon; the caller is a request thread.
+
+        Args:
+            pod: the cgroup of its pod, if the door knows it.
+            container: its own cgroup, if the door knows it.
+            files: the values that the container gets.
+            raised: whether the configuration has the cgroups above it raised.
+        """
+        if self._tree is None or pod is None:
+            return
+        # The background thread replaces the list. An append that races with the
+        # replacement loses one check, which is harmless.
+        waiting = self._waiting
+        if not waiting:
+            self._scheduler.after(BATCH_S, self._run)
+        if len(waiting) < MAX_BATCH:
+            waiting.append(_Check(pod, container, files, raised))
+
+    def _run(self) -> None:
+        assert self._tree is not None
+        waiting, self._waiting = self._waiting, []
+        for pod, container, files, raised in waiting:
+            self._warnings.log(
+                without_effect(self._tree, pod, container, files, raised=raised)
+            )
