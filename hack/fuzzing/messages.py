@@ -20,7 +20,7 @@ logging.disable()
 # Only those that are parsed: the plugin handles them.
 _HANDLERS = [
     (rpc, handler)
-    for rpc, handler in sorted(bind(NodePlugin()).items())
+    for rpc, handler in sorted(bind(plugin_on()).items())
     if handler.parse(b"") is not None
 ]
 _NUMBER = {rpc: number for number, (rpc, _) in enumerate(_HANDLERS)}

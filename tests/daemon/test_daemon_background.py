@@ -1,4 +1,4 @@
-"""The keeper's jobs: their order, their pace, their end."""
+"""The background's jobs: their order, their pace, their end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.harness import wait_until
 
-from nriplugin.daemon.background import Keeper
+from nriplugin.daemon.background import BackgroundThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +27,8 @@ class Clock:
         return self.now
 
 
-class Driven(Keeper):
-    """A keeper without a thread: a test sets the clock, and does what is due."""
+class Driven(BackgroundThread):
+    """A background without a thread: a test sets the clock, and does what is due."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -50,80 +50,80 @@ class Driven(Keeper):
 
 def test_a_job_for_later_waits_for_its_time() -> None:
     """Those that are due are done in the order of their times."""
-    keeper = Driven()
-    keeper.after(10, keeper.job("b"))
-    keeper.after(5, keeper.job("a"))
-    keeper.after(10, keeper.job("c"))
-    assert keeper.due() == ""
-    keeper.clock.now += 5
-    assert [keeper.due(), keeper.due()] == ["a", ""]
-    keeper.clock.now += 5
-    assert [keeper.due(), keeper.due(), keeper.due()] == ["b", "c", ""]
-    keeper.stop()
+    background = Driven()
+    background.after(10, background.job("b"))
+    background.after(5, background.job("a"))
+    background.after(10, background.job("c"))
+    assert background.due() == ""
+    background.clock.now += 5
+    assert [background.due(), background.due()] == ["a", ""]
+    background.clock.now += 5
+    assert [background.due(), background.due(), background.due()] == ["b", "c", ""]
+    background.stop()
 
 
-def test_a_job_for_later_is_done_by_the_thread(keeper: Keeper) -> None:
+def test_a_job_for_later_is_done_by_the_thread(background: BackgroundThread) -> None:
     """Without anything else that would wake it."""
     done = threading.Event()
-    keeper.after(0.01, done.set)
+    background.after(0.01, done.set)
     assert done.wait(PATIENCE_S)
 
 
 @pytest.fixture
-def keeper() -> Iterator[Keeper]:
-    """A keeper that has a thread as soon as it has a job."""
-    keeper = Keeper()
-    yield keeper
-    keeper.stop()
+def background() -> Iterator[BackgroundThread]:
+    """A background that has a thread as soon as it has a job."""
+    background = BackgroundThread()
+    yield background
+    background.stop()
 
 
-def wait_for(keeper: Keeper) -> None:
+def wait_for(background: BackgroundThread) -> None:
     """Wait until all jobs so far are done."""
     done = threading.Event()
-    keeper.soon(done.set)
+    background.soon(done.set)
     assert done.wait(PATIENCE_S)
 
 
 def keepers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "keeper"]
+    return [thread for thread in threading.enumerate() if thread.name == "background"]
 
 
-def test_jobs_are_done_in_their_order(keeper: Keeper) -> None:
+def test_jobs_are_done_in_their_order(background: BackgroundThread) -> None:
     """One at a time, on one thread that is not the caller's."""
     done: list[tuple[int, str]] = []
     for number in range(100):
-        keeper.soon(
+        background.soon(
             lambda number=number: done.append(  # type: ignore[misc]
                 (number, threading.current_thread().name)
             )
         )
-    wait_for(keeper)
-    assert done == [(number, "keeper") for number in range(100)]
+    wait_for(background)
+    assert done == [(number, "background") for number in range(100)]
 
 
 def test_a_job_that_fails_is_logged_and_the_next_one_done(
-    keeper: Keeper, caplog: pytest.LogCaptureFixture
+    background: BackgroundThread, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One job's failure is its own."""
-    keeper.soon(lambda: print(1 / 0))
-    wait_for(keeper)
-    assert "a job of the keeper failed" in caplog.text
+    background.soon(lambda: print(1 / 0))
+    wait_for(background)
+    assert "a background job failed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_without_a_job_there_is_no_thread() -> None:
     """A plugin that only answers is a process with one thread less."""
     before = len(keepers())
-    keeper = Keeper()
-    keeper.paced((), 1)
-    keeper.every(1, None)
+    background = BackgroundThread()
+    background.paced((), 1)
+    background.every(1, None)
     assert len(keepers()) == before
-    keeper.stop()
+    background.stop()
 
 
 def test_the_end_comes_after_the_job_under_way() -> None:
     """And before all others: a node that shuts down does not wait for them."""
-    keeper = Keeper()
+    background = BackgroundThread()
     begun, go_on = threading.Event(), threading.Event()
     done: list[str] = []
 
@@ -132,95 +132,99 @@ def test_the_end_comes_after_the_job_under_way() -> None:
         assert go_on.wait(PATIENCE_S)
         done.append("first")
 
-    keeper.soon(first)
+    background.soon(first)
     for _ in range(3):
-        keeper.soon(lambda: done.append("second"))
-    keeper.paced([lambda: done.append("later")], 1000)
+        background.soon(lambda: done.append("second"))
+    background.paced([lambda: done.append("later")], 1000)
     assert begun.wait(PATIENCE_S)
-    stopping = threading.Thread(target=keeper.stop)
+    stopping = threading.Thread(target=background.stop)
     stopping.start()
-    wait_until(lambda: keeper._stopping)
+    wait_until(lambda: background._stopping)
     go_on.set()
     stopping.join(PATIENCE_S)
     assert not stopping.is_alive()
     assert done == ["first"]
-    ended = keeper._thread
-    keeper.soon(lambda: done.append("after"))
-    assert keeper._thread is ended  # and no other is begun
-    keeper.stop()
+    ended = background._thread
+    background.soon(lambda: done.append("after"))
+    assert background._thread is ended  # and no other is begun
+    background.stop()
     assert done == ["first"]
 
 
 def test_paced_jobs_come_one_by_one() -> None:
-    """So many per second, however late the keeper is."""
-    keeper = Driven()
-    keeper.soon = lambda job: None  # type: ignore[method-assign] # no thread here
-    keeper.paced([keeper.job("a"), keeper.job("b"), keeper.job("c")], 2)
-    assert keeper.due() == ""
-    assert keeper._patience_s() == 0.5
-    keeper.clock.now += 0.5
-    assert keeper.due() == "a"
-    assert keeper.due() == ""
-    keeper.clock.now += 10
-    assert keeper.due() == "b"
-    assert keeper.due() == ""  # what was missed is not made up for
-    keeper.clock.now += 0.5
-    assert keeper.due() == "c"
-    assert keeper._patience_s() is None
+    """So many per second, however late the background is."""
+    background = Driven()
+    background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
+    background.paced([background.job("a"), background.job("b"), background.job("c")], 2)
+    assert background.due() == ""
+    assert background._seconds_to_next() == 0.5
+    background.clock.now += 0.5
+    assert background.due() == "a"
+    assert background.due() == ""
+    background.clock.now += 10
+    assert background.due() == "b"
+    assert background.due() == ""  # what was missed is not made up for
+    background.clock.now += 0.5
+    assert background.due() == "c"
+    assert background._seconds_to_next() is None
 
 
 def test_new_paced_jobs_take_the_place_of_old_ones() -> None:
     """Those of a connection that is gone are not done."""
-    keeper = Driven()
-    keeper.soon = lambda job: None  # type: ignore[method-assign] # no thread here
-    keeper.paced([keeper.job("old")] * 3, 1)
-    keeper.paced([keeper.job("new")], 1)
-    keeper.clock.now += 1
-    assert keeper.due() == "new"
-    keeper.paced([keeper.job("old")], 1)
-    keeper.paced((), 1)
-    keeper.clock.now += 1
-    assert keeper.due() == ""
+    background = Driven()
+    background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
+    background.paced([background.job("old")] * 3, 1)
+    background.paced([background.job("new")], 1)
+    background.clock.now += 1
+    assert background.due() == "new"
+    background.paced([background.job("old")], 1)
+    background.paced((), 1)
+    background.clock.now += 1
+    assert background.due() == ""
 
 
 def test_a_job_is_done_again_and_again() -> None:
     """At its interval, until there is another, or none."""
-    keeper = Driven()
-    keeper.soon = lambda job: None  # type: ignore[method-assign] # no thread here
-    keeper.every(30, keeper.job("repair"))
-    keeper.clock.now += 29
-    assert keeper.due() == ""
+    background = Driven()
+    background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
+    background.every(30, background.job("repair"))
+    background.clock.now += 29
+    assert background.due() == ""
     for _ in range(3):
-        keeper.clock.now += 30
-        assert keeper.due() == "repair"
-        assert keeper.due() == ""
-    keeper.every(5, keeper.job("another"))
-    keeper.clock.now += 5
-    assert keeper.due() == "another"
-    keeper.every(5, None)
-    keeper.clock.now += 100
-    assert keeper.due() == ""
-    assert keeper._patience_s() is None
+        background.clock.now += 30
+        assert background.due() == "repair"
+        assert background.due() == ""
+    background.every(5, background.job("another"))
+    background.clock.now += 5
+    assert background.due() == "another"
+    background.every(5, None)
+    background.clock.now += 100
+    assert background.due() == ""
+    assert background._seconds_to_next() is None
 
 
 def test_what_is_due_first_is_waited_for() -> None:
     """Of what is paced and what is repeated; something overdue is not waited for."""
-    keeper = Driven()
-    keeper.soon = lambda job: None  # type: ignore[method-assign] # no thread here
-    keeper.every(10, keeper.job("again"))
-    keeper.paced([keeper.job("later")] * 2, 1)
-    assert keeper._patience_s() == 1
-    keeper.clock.now += 20
-    assert keeper._patience_s() == 0
-    assert [keeper.due(), keeper.due(), keeper.due()] == ["later", "again", ""]
+    background = Driven()
+    background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
+    background.every(10, background.job("again"))
+    background.paced([background.job("later")] * 2, 1)
+    assert background._seconds_to_next() == 1
+    background.clock.now += 20
+    assert background._seconds_to_next() == 0
+    assert [background.due(), background.due(), background.due()] == [
+        "later",
+        "again",
+        "",
+    ]
 
 
-def test_the_thread_does_what_is_due(keeper: Keeper) -> None:
+def test_the_thread_does_what_is_due(background: BackgroundThread) -> None:
     """Both kinds, with a real clock, while others come in between."""
     paced, repeated = threading.Semaphore(0), threading.Semaphore(0)
-    keeper.paced([paced.release] * 3, 1000)
-    keeper.every(0.001, repeated.release)
+    background.paced([paced.release] * 3, 1000)
+    background.every(0.001, repeated.release)
     for waited in (paced, repeated):
         for _ in range(3):
             assert waited.acquire(timeout=PATIENCE_S)
-    wait_for(keeper)
+    wait_for(background)

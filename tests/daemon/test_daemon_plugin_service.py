@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from doors.nri.nodes import plugin_on
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
@@ -23,8 +24,6 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.daemon.plugin_service import PluginService
-from nriplugin.doors.nri.plugin import NodePlugin
-from nriplugin.doors.nri.writing import WritingPlugin
 from nriplugin.engine.model import NodeFacts
 from nriplugin.errors import ConfigError
 from nriplugin.node.direct_writes import DirectWriter
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from google.protobuf.message import Message
+
+    from nriplugin.doors.nri.plugin import NodePlugin
 
 APP = {"shares": 1024, "quota_us": 50_000, "limit_bytes": 1 << 28}
 FILES = {"cpu.weight": "100", "cpu.max": "50000 100000", "memory.max": "268435456"}
@@ -75,7 +76,7 @@ def serving(plugin: NodePlugin, directory: Path) -> Iterator[Client]:
 
 def test_the_same_question_has_the_same_answer(tmp_path: Path) -> None:
     """And follows a new configuration at once."""
-    plugin = NodePlugin()
+    plugin = plugin_on()
     with serving(plugin, tmp_path) as client:
         assert client.create(**APP) == FILES
         plugin.apply(parse_config("curve: kep", "test"))
@@ -89,7 +90,7 @@ def test_updates_carry_our_files_alone(tmp_path: Path) -> None:
     request = nri.UpdateContainerRequest(
         pod=pod(), container=container(), linux_resources=asked
     )
-    with serving(NodePlugin(), tmp_path) as client:
+    with serving(plugin_on(), tmp_path) as client:
         response = client("UpdateContainer", request, nri.UpdateContainerResponse)
     (update,) = response.update
     assert update.linux.resources == nri.LinuxResources(unified=FILES)
@@ -97,7 +98,7 @@ def test_updates_carry_our_files_alone(tmp_path: Path) -> None:
 
 def test_every_method_is_there(tmp_path: Path) -> None:
     """Events and the rest have empty answers, an unknown method has none."""
-    with serving(NodePlugin(), tmp_path) as client:
+    with serving(plugin_on(), tmp_path) as client:
         for method in METHODS:
             client(method.rpc, method.request(), method.response)
         configured = client(
@@ -122,7 +123,7 @@ def test_a_stream_that_is_kept_open_leaves_room_for_questions(tmp_path: Path) ->
         done.wait(PATIENCE_S)
         yield from ()
 
-    with serving(NodePlugin(), tmp_path) as client:
+    with serving(plugin_on(), tmp_path) as client:
         method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         stream: Any = client.channel.stream_stream(method)
         calls = [stream(requests()) for _ in range(2)]
@@ -139,7 +140,7 @@ def test_asking_has_no_effects(tmp_path: Path) -> None:
     written: list[tuple[str, str]] = []
     executor = Executor(tree, trace=lambda *write: written.append(write))
     facts = NodeFacts(driver="cgroupfs", files=frozenset({"cpu.max.burst", "cpu.max"}))
-    plugin = WritingPlugin(facts, tree, lambda: DirectWriter(tree, executor))
+    plugin = plugin_on(facts, tree, open_writer=lambda: DirectWriter(tree, executor))
     plugin.apply(parse_config("cpuBurst: {enabled: true, percent: 50}", "test"))
     with serving(plugin, tmp_path) as client:
         assert client.create(**APP)["cpu.max.burst"] == "25000"
@@ -149,13 +150,13 @@ def test_asking_has_no_effects(tmp_path: Path) -> None:
             nri.RemoveContainerResponse,
         )
     assert not written
-    assert len(plugin.inventory) == 0
+    assert len(plugin.lifecycle.inventory) == 0
     plugin.close()
 
 
 def test_a_failing_handler_is_a_status(tmp_path: Path) -> None:
     """As the user wanted it, with the reason."""
-    plugin = NodePlugin()
+    plugin = plugin_on()
     plugin.apply(parse_config("resources: {failurePolicy: fail}", "test"))
     with serving(plugin, tmp_path) as client, pytest.raises(grpc.RpcError) as raised:
         client.create(shares=1024, quota_us=5)
@@ -165,7 +166,7 @@ def test_a_failing_handler_is_a_status(tmp_path: Path) -> None:
 
 def test_health_and_reflection(tmp_path: Path) -> None:
     """What probes and tools such as grpcurl ask for."""
-    with serving(NodePlugin(), tmp_path) as client:
+    with serving(plugin_on(), tmp_path) as client:
         check: Any = client.channel.unary_unary(
             "/grpc.health.v1.Health/Check",
             request_serializer=lambda message: message.SerializeToString(),
@@ -184,7 +185,7 @@ def test_only_root_may_ask(tmp_path: Path) -> None:
     """From the first moment on; and the socket is gone at the end."""
     before = os.umask(0)
     try:
-        with serving(NodePlugin(), tmp_path):
+        with serving(plugin_on(), tmp_path):
             mode = os.stat(tmp_path / "plugin.sock").st_mode
     finally:
         os.umask(before)
@@ -194,8 +195,8 @@ def test_only_root_may_ask(tmp_path: Path) -> None:
 
 def test_somebody_elses_socket_is_not_taken(tmp_path: Path) -> None:
     """A second plugin says so instead of stealing it."""
-    with serving(NodePlugin(), tmp_path), pytest.raises(ConfigError, match="--grpc"):
-        PluginService(NodePlugin()).open(str(tmp_path / "plugin.sock"))
+    with serving(plugin_on(), tmp_path), pytest.raises(ConfigError, match="--grpc"):
+        PluginService(plugin_on()).open(str(tmp_path / "plugin.sock"))
 
 
 @pytest.mark.parametrize("address", ["/run/x.sock", "tcp://x", "unix://relative"])

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from doors.nri.messages import OURS, container_at, creation, pod_at
-from doors.nri.nodes import FACTS, configure
+from doors.nri.nodes import FACTS, configure, plugin_on
 
-from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.engine.decision import Decision, Reason
 from nriplugin.engine.settings import Settings
 from nriplugin.loglimit import BURST, PER_SECOND
-from nriplugin.state.decision_log import Refusals
+from nriplugin.state.decision_log import DecisionLog
 
 if TYPE_CHECKING:
     import pytest
@@ -36,12 +35,12 @@ def refused(count: int = 1) -> Decision:
 
 def test_every_refusal_is_counted_by_handler_and_reason() -> None:
     """Both are few, so the counts are a metric."""
-    refusals = Refusals()
+    log = DecisionLog()
     decision = refused(2)
     decision.refuse("resources", Reason.CONVERSION, "no such quota")
     for _ in range(3):
-        refusals.note("shop/web/app", decision)
-    assert refusals.counts == {
+        log.note("shop/web/app", decision)
+    assert log.refusals == {
         ("cpuBurst", "annotation"): 6,
         ("resources", "conversion"): 3,
     }
@@ -51,7 +50,7 @@ def test_what_is_said_names_the_container(caplog: pytest.LogCaptureFixture) -> N
     """Refusals and warnings, one line each."""
     decision = refused()
     decision.warnings.append("memory.high 1: 2 bytes are in use")
-    Refusals().note("shop/web/app", decision)
+    DecisionLog().note("shop/web/app", decision)
     assert caplog.messages == [
         "shop/web/app: refused: cpuBurst: no such burst",
         "shop/web/app: memory.high 1: 2 bytes are in use",
@@ -63,15 +62,15 @@ def test_a_flood_is_cut_off_and_counted_all_the_same(
 ) -> None:
     """When there is room again, it is said how much is missing."""
     clock = Clock()
-    refusals = Refusals(clock)
+    log = DecisionLog(clock)
     for _ in range(BURST + 30):
-        refusals.note("x", refused())
+        log.note("x", refused())
     assert len(caplog.messages) == BURST
-    assert refusals.counts.total() == BURST + 30
+    assert log.refusals.total() == BURST + 30
     clock.now += 1 / PER_SECOND
     caplog.clear()
     for _ in range(5):
-        refusals.note("y", refused())
+        log.note("y", refused())
     assert caplog.messages == [
         "30 lines like the next were left out",
         "y: refused: cpuBurst: no such burst",
@@ -81,10 +80,10 @@ def test_a_flood_is_cut_off_and_counted_all_the_same(
 def test_silence_is_saved_up_only_to_a_burst(caplog: pytest.LogCaptureFixture) -> None:
     """A quiet week is no reason for a flood."""
     clock = Clock()
-    refusals = Refusals(clock)
+    log = DecisionLog(clock)
     clock.now += 1e6
     for _ in range(10 * BURST):
-        refusals.note("x", refused())
+        log.note("x", refused())
     assert len(caplog.messages) == BURST
 
 
@@ -92,13 +91,13 @@ def test_a_refusal_that_is_remembered_counts_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A container that gets an answer given before has the same mistake."""
-    plugin = NodePlugin(FACTS)
+    plugin = plugin_on(FACTS)
     configure(plugin, "cpuBurst: {enabled: true}")
     pod = pod_at(annotations={"volcano.sh/enable-quota-burst": "perhaps"})
     for _ in range(3):
         plugin.create_container(creation(pod, container_at()))
-    assert plugin.refusals.counts == {("cpuBurst", "annotation"): 3}
-    assert len(plugin.plan.answered) == 1
+    assert plugin.lifecycle.log.refusals == {("cpuBurst", "annotation"): 3}
+    assert len(plugin.plan.cache) == 1
     assert all(line.startswith("shop/web/app: refused") for line in caplog.messages)
 
 
@@ -106,7 +105,7 @@ def test_a_strangers_text_is_neither_long_nor_many_lines(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whoever may make a pod may write into our log, but not as they please."""
-    plugin = NodePlugin(FACTS)
+    plugin = plugin_on(FACTS)
     configure(plugin, "cpuBurst: {enabled: true}")
     for value in ("x" * 100_000, "a\nERROR forged", "\x1b[31m"):
         pod = pod_at(annotations={f"cpu-burst{OURS}": value})

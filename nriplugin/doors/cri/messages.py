@@ -41,7 +41,7 @@ class ReportedContainer(NamedTuple):
     def entry_in(
         self, pod: PodEntry, record: Managed | None, *, started: bool
     ) -> ContainerEntry:
-        """Return the inventory's entry; without a record it is not known who set what."""
+        """Return the inventory's entry; without a record, who set what is not known."""
         entry = ContainerEntry(
             self.container.id,
             self.container.name,

@@ -102,6 +102,7 @@ class Adoption:
         self._lifecycle = lifecycle
         self._enqueue_update = enqueue_update
         self.adopt: AdoptSection | None = None
+        self.repairs = False  # whether `repair` is on, which needs complete entries
         self.release: Release = (0, 0, 0)
 
     def synchronize(
@@ -120,7 +121,7 @@ class Adoption:
         by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
         entries = {i: summarise_pod(i, pod) for i, pod in by_id.items()}
         found = Found({}, [], [])
-        complete = not plan.numbers_only or self.adopt is not None
+        complete = not plan.numbers_only or self.adopt is not None or self.repairs
         for message in containers:
             pod = by_id.get(message.pod_sandbox_id, _NO_POD)
             of_pod = entries.get(message.pod_sandbox_id, NO_POD)

@@ -97,10 +97,12 @@ class NodePlugin(Plugin):
         self.lifecycle.apply(config)
         self.failure_policy = config.failure_policy
         self._adoption.adopt = config.adopt if config.adopt.enabled else None
-        repair = self.lifecycle.corrections.repair if config.repair.enabled else None
-        if repair is not None and self.lifecycle.pending.writer is None:
+        repairs = config.repair.enabled
+        if repairs and self.lifecycle.pending.writer is None:
             _log.warning("repair: on, but direct writes are off: nothing is repaired")
-            repair = None
+            repairs = False
+        self._adoption.repairs = repairs
+        repair = self.lifecycle.corrections.repair if repairs else None
         self.lifecycle.scheduler.every(config.repair.every_seconds, repair)
 
     # Once per connection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cgroup.kernels import Kernel
 from doors.nri.messages import (
@@ -21,15 +21,16 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
-from nriplugin.daemon.background import Keeper
-from nriplugin.doors.nri.writing import WritingPlugin
+from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.doors.nri.responses import adjustment
 from nriplugin.node.direct_writes import DirectWriter
+from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from nriplugin.cgroup.journal.journal import Journal
-    from nriplugin.doors.nri.plugin import NodePlugin
+    from nriplugin.cgroup.types.tree import Tree
     from nriplugin.engine.model import NodeFacts
 
     Job = Callable[[], None]
@@ -37,11 +38,10 @@ if TYPE_CHECKING:
 FACTS = replace(NODE, writable=False)
 
 
-class ByHand(Keeper):
-    """A keeper without a thread: its jobs are done when a test says so."""
+class ByHand:
+    """A scheduler without a thread: its jobs are done when a test says so."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.now: list[Job] = []
         self.later: list[Job] = []
         self.pace = 0
@@ -83,13 +83,34 @@ class ByHand(Keeper):
             job()
 
 
+def plugin_on(
+    facts: NodeFacts | None = None,
+    tree: Tree | None = None,
+    *,
+    background: ByHand | None = None,
+    unreadable_because: str = "",
+    **parts: Any,
+) -> NodePlugin:
+    """Return a plugin on a node; `parts` are further arguments of the life-cycle."""
+    background = background or ByHand()
+    lifecycle = Lifecycle(background, facts, tree, render=adjustment, **parts)
+    return NodePlugin(lifecycle, unreadable_because)
+
+
+def background_of(plugin: NodePlugin) -> ByHand:
+    """Return the scheduler of a plugin that `plugin_on` made."""
+    background = plugin.lifecycle.scheduler
+    assert isinstance(background, ByHand)
+    return background
+
+
 def configure(plugin: NodePlugin, config: str) -> None:
     """Give a plugin a configuration."""
     plugin.apply(parse_config(config, "test"))
 
 
 class Node:
-    """A kernel, and a plugin whose keeper does nothing by itself.
+    """A kernel, and a plugin whose background work is done by hand.
 
     Its methods are what a runtime says. What a runtime does to cgroups is for the test.
     """
@@ -105,12 +126,14 @@ class Node:
         tree = self.kernel.tree
         self.opened = 0
 
-        def open_hands() -> DirectWriter:
+        def open_writer() -> DirectWriter:
             self.opened += 1
             return DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0.0))
 
-        self.plugin = WritingPlugin(facts, tree, open_hands)
-        self.keeper = self.plugin.keeper = ByHand()
+        self.background = ByHand()
+        self.plugin = plugin_on(
+            facts, tree, background=self.background, open_writer=open_writer
+        )
         configure(self.plugin, config)
 
     def file(self, path: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cgroup.kernels import Kernel
 from doors.nri.messages import creation, existing, pod_at, seen, updating
-from doors.nri.nodes import FACTS, ByHand, configure
+from doors.nri.nodes import FACTS, background_of, configure, plugin_on
 from support.harness import container
 from support.trees import CONTAINER, POD
 
@@ -22,14 +22,14 @@ from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.convert import convert
 from nriplugin.convert.readers import core_from_nri
-from nriplugin.doors.nri.plugin import NodePlugin
-from nriplugin.doors.nri.writing import WritingPlugin
 from nriplugin.errors import CgroupError, RequestFails
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.ownership_records import OwnershipRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from nriplugin.doors.nri.plugin import NodePlugin
 
     Order = Callable[[Sequence[str]], Sequence[str]]
 
@@ -84,20 +84,16 @@ class ModelRuntime:
         self.config = self.config if config is None else config
         tree = self.kernel.tree
         records = OwnershipRecords(self.state)
-        plugin: NodePlugin
         if self.read_only:
-            plugin = NodePlugin(FACTS, tree, records=records)
+            plugin = plugin_on(FACTS, tree, records=records)
         else:
-            plugin = WritingPlugin(
-                *(
-                    FACTS,
-                    tree,
-                    lambda: DirectWriter(tree, Executor(tree, refresh_s=0.0)),
-                ),
-                records,
+            plugin = plugin_on(
+                FACTS,
+                tree,
+                open_writer=lambda: DirectWriter(tree, Executor(tree, refresh_s=0.0)),
+                records=records,
                 written_before=bool(self.spec.numbers),
             )
-        plugin.keeper = ByHand()
         configure(plugin, self.config)
         known = "2.4.2" if self.shows_unified else "2.1.0"
         nri_version = "0.12.5" if self.shows_unified and not self.version else ""
@@ -148,7 +144,7 @@ class ModelRuntime:
                 self._merge(adjusted)
                 self.spec.annotations.update(answer.adjust.annotations)
         self._write()
-        if isinstance(self.plugin, WritingPlugin):
+        if self.plugin is not None:
             self.plugin.start_container(b"", seen(view.Container, self.shown()))
         self._settle()
 
@@ -237,9 +233,10 @@ class ModelRuntime:
     def _settle(self) -> None:
         if self.plugin is None:
             return
-        keeper = self.plugin.keeper
-        assert isinstance(keeper, ByHand)
-        while keeper.now or keeper.later or keeper.timed:  # jobs may lead to others
-            keeper.work()
-            keeper.work_later()
-            keeper.work_when_time_is_up()
+        background = background_of(self.plugin)
+        while (
+            background.now or background.later or background.timed
+        ):  # jobs may lead to others
+            background.work()
+            background.work_later()
+            background.work_when_time_is_up()

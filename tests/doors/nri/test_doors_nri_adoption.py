@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,17 +15,18 @@ from doors.nri.messages import (
     pod_at,
     updating,
 )
-from doors.nri.nodes import FACTS, ByHand, Node, configure
+from doors.nri.nodes import FACTS, ByHand, Node, background_of, configure, plugin_on
 from support.harness import running, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from nriplugin.doors.nri.plugin import NodePlugin
 
 BURST = "cpuBurst: {enabled: true, percent: 50}"
 ADOPT = f"{BURST}\nadopt: {{enabled: true}}"
@@ -71,14 +71,14 @@ def test_only_what_is_missing_is_written() -> None:
     node = node_with(ADOPT)
     assert not node.synchronize(containers(1))
     assert node.written() == {}  # the runtime waits for the answer
-    node.keeper.work()
+    node.background.work()
     at = CONTAINER.removeprefix(f"{POD}/")
     assert node.written() == {
         f"{at}/cpu.weight": "59",
         f"{at}/cpu.max.burst": "50000",
         "cpu.max.burst": "50000",
     }
-    known = node.plugin.inventory.get("c1")
+    known = node.plugin.lifecycle.inventory.get("c1")
     assert known is not None
     assert known.files == ALL
 
@@ -87,10 +87,10 @@ def test_the_first_ones_are_adopted_soon_the_others_by_and_by() -> None:
     """A thousand containers at once would be a load that nobody asked for."""
     node = node_with(FEW, 5)
     node.synchronize(containers(5))
-    node.keeper.work()
+    node.background.work()
     assert adopted(node, 5) == [True, True, False, False, False]
-    assert node.keeper.pace == 7
-    node.keeper.work_later()
+    assert node.background.pace == 7
+    node.background.work_later()
     assert adopted(node, 5) == [True] * 5
 
 
@@ -98,10 +98,10 @@ def test_without_being_told_nothing_is_adopted() -> None:
     """What runs is left as it is, but it is known what is ours."""
     node = node_with(BURST)
     node.synchronize(containers(1))
-    node.keeper.work()
-    assert node.keeper.later == []
+    node.background.work()
+    assert node.background.later == []
     assert node.written() == {}
-    assert len(node.plugin.inventory) == 1
+    assert len(node.plugin.lifecycle.inventory) == 1
 
 
 def test_explicit_values_are_left_alone() -> None:
@@ -109,7 +109,7 @@ def test_explicit_values_are_left_alone() -> None:
     node = node_with(f"{ADOPT}\nmemoryQoS: {{enabled: true}}")
     explicit = {"memory.high": "4096", "memory.low": "8192"}
     node.synchronize([container_at(unified=explicit, oom_score=998)])
-    node.keeper.work()
+    node.background.work()
     assert node.of_container("memory.high") == "max"
     assert node.of_container("memory.low") == "0"
     assert node.of_container("cpu.max.burst") == "50000"
@@ -129,7 +129,7 @@ def test_throttling_below_use_is_said(
     said = [line for line in caplog.messages if "memory.high" in line]
     assert len(said) == adopt
     assert all(line.startswith("shop/web/app: memory.high") for line in said)
-    node.keeper.work()
+    node.background.work()
     high = node.of_container("memory.high")
     assert (high == "max") is not adopt
     caplog.clear()
@@ -147,13 +147,13 @@ def test_containers_that_vanish_meanwhile_are_forgotten(
     node.remove(container_at(path_of(3), 3))
     node.written()
     caplog.clear()
-    node.keeper.work()
-    node.keeper.work_later()
+    node.background.work()
+    node.background.work_later()
     assert caplog.messages == []
     assert adopted(node, 1) == [True]
     assert node.file(f"{path_of(3)}/cpu.max.burst") == "0"
     assert node.file(f"{path_of(4)}/cpu.max.burst") == "50000"
-    assert node.plugin.inventory.get("c3") is None
+    assert node.plugin.lifecycle.inventory.get("c3") is None
 
 
 def test_an_update_meanwhile_is_not_undone() -> None:
@@ -163,13 +163,13 @@ def test_an_update_meanwhile_is_not_undone() -> None:
     app, path = container_at(path_of(3), 3), path_of(3)
     node.update(asking(shares=1024, quota_us=300_000, limit_bytes=GIB), app)
     node.written()
-    node.keeper.work_later()  # the runtime is at it
+    node.background.work_later()  # the runtime is at it
     assert path.removeprefix(f"{POD}/") not in str(node.written())
     node.post_update(app)
-    node.keeper.work_later()
-    node.keeper.work()
+    node.background.work_later()
+    node.background.work()
     assert node.file(f"{path}/cpu.weight") == "100"  # untouched: it was 100
-    known = node.plugin.inventory.get("c3")
+    known = node.plugin.lifecycle.inventory.get("c3")
     assert known is not None
     assert known.files["cpu.max"] == "300000 100000"
 
@@ -190,7 +190,7 @@ class Interrupted(Kernel):
 
 
 def test_an_update_in_the_middle_of_adoption_has_the_last_word() -> None:
-    """The keeper was about to write what had been right until then."""
+    """The background was about to write what had been right until then."""
     kernel = Interrupted()
     node = Node(
         "memoryQoS: {enabled: true, protection: false}\nadopt: {enabled: true}",
@@ -207,13 +207,13 @@ def test_an_update_in_the_middle_of_adoption_has_the_last_word() -> None:
         node.post_update(app)
 
     kernel.meanwhile = [("memory.high", update)]
-    node.keeper.work()
+    node.background.work()
     assert kernel.meanwhile == []
-    known = node.plugin.inventory.get("c1")
+    known = node.plugin.lifecycle.inventory.get("c1")
     assert known is not None
     assert known.files["memory.max"] == str(4 * GIB)
     assert int(known.files["memory.high"]) > GIB
-    node.keeper.work()
+    node.background.work()
     for file in ("memory.high", "memory.max"):
         assert node.of_container(file) == known.files[file]
 
@@ -223,10 +223,11 @@ def test_a_new_connection_takes_the_place_of_the_last_ones_work() -> None:
     node = node_with(FEW, 5)
     node.synchronize(containers(5))
     node.plugin.disconnected("gone")
-    assert node.keeper.later == []
+    assert node.background.later == []
     node.synchronize(containers(1))
-    assert len([job for job in node.keeper.now if isinstance(job, partial)]) == 3
-    node.keeper.work()
+    adopting = [job for job in node.background.now if "_write" in repr(job)]
+    assert len(adopting) == 3
+    node.background.work()
     assert adopted(node, 2) == [True, False]
 
 
@@ -235,27 +236,27 @@ def test_a_new_connection_takes_the_place_of_the_last_ones_work() -> None:
 
 def read_only(config: str) -> tuple[NodePlugin, ByHand]:
     """Return a plugin that cannot write, behind a runtime of today, and its jobs."""
-    plugin = NodePlugin(FACTS)
+    plugin = plugin_on(FACTS)
     plugin.configure(nri.ConfigureRequest(NRI_version="0.12.5"))
-    keeper = plugin.keeper = ByHand()
+    background = background_of(plugin)
     configure(plugin, config)
-    return plugin, keeper
+    return plugin, background
 
 
 def served(
     tmp_path: Path, apps: Sequence[nri.Container], behaviour: Behaviour
 ) -> list[list[nri.ContainerUpdate]]:
     """Return the updates that a runtime got when all jobs were done."""
-    plugin, keeper = read_only(FEW)
+    plugin, background = read_only(FEW)
     path = str(tmp_path / "nri.sock")
     with EmbeddedRuntime(path, behaviour) as runtime:
         runtime.pods["p1"] = pod_at()
         runtime.containers = {app.id: app for app in apps}
         with running(plugin, path):
             runtime.wait_for_plugin()
-            expected = len(runtime.updates) + len(keeper.later)
-            assert keeper.pace == 7
-            keeper.work_later()
+            expected = len(runtime.updates) + len(background.later)
+            assert background.pace == 7
+            background.work_later()
             wait_until(lambda: len(runtime.updates) == expected)
     return runtime.updates
 
@@ -287,7 +288,7 @@ def test_an_older_runtime_is_not_sent_what_it_did_not_ask_for(
     older = Behaviour(version=version, nri_version=nri_version)
     updates = served(tmp_path, containers(4), older)
     assert [[u.container_id for u in one] for one in updates] == [["c1", "c2"]]
-    assert "2 containers are left as they are" in caplog.text
+    assert "2 containers keep their values" in caplog.text
 
 
 def test_what_a_container_has_already_is_not_sent_again() -> None:
@@ -305,7 +306,7 @@ def test_what_a_container_has_already_is_not_sent_again() -> None:
 def test_what_the_kernel_holds_already_is_not_sent_either() -> None:
     """With a tree to look at, although there is nobody to write."""
     node = node_with("")
-    plugin = NodePlugin(FACTS, node.kernel.tree)
+    plugin = plugin_on(FACTS, node.kernel.tree)
     configure(plugin, ADOPT)
     updates = plugin.synchronize(*existing([pod_at()], containers(1)))
     assert updates is not None
@@ -325,7 +326,7 @@ def test_a_runtime_is_not_asked_to_make_a_running_container_idle() -> None:
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_container_that_is_gone_or_updated_is_not_sent_late(gone: bool) -> None:
     """Its turn comes when it is no longer what it was."""
-    plugin, keeper = read_only(FEW)
+    plugin, background = read_only(FEW)
     sent: list[str] = []
     plugin.attach(lambda updates, done: sent.append(updates[0].container_id))
     plugin.synchronize(*existing([pod_at()], containers(4)))
@@ -334,16 +335,16 @@ def test_a_container_that_is_gone_or_updated_is_not_sent_late(gone: bool) -> Non
         plugin.remove_container(b"", existing([], [app])[1][0])
     else:
         plugin.update_container(updating(pod_at(), app, asking(shares=1024)))
-    keeper.work_later()
+    background.work_later()
     assert sent == ["c4"]
-    assert (plugin.inventory.get("c3") is None) is gone
+    assert (plugin.lifecycle.inventory.get("c3") is None) is gone
 
 
 def test_an_idle_plugin_forgets_what_there_was() -> None:
     """A new connection tells of all that exists, wanted or not."""
     plugin, _ = read_only(ADOPT)
     plugin.synchronize(*existing([pod_at()], containers(2)))
-    assert len(plugin.inventory) == 2
+    assert len(plugin.lifecycle.inventory) == 2
     configure(plugin, "resources: {enabled: false}")
     plugin.synchronize([], [])
-    assert len(plugin.inventory) == 0
+    assert len(plugin.lifecycle.inventory) == 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doors.nri.messages import APP, FILES, GIB, OURS, container_at, creation, pod_at
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, configure
+from doors.nri.nodes import FACTS, configure, plugin_on
 from engine.cases import NODE
 from engine.strategies import chosen, nodes
 from hypothesis import given, settings
@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from support.trees import make_v2
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.api import view_pb2 as view
 from nriplugin.config import parse_config
 from nriplugin.convert import Curve
+from nriplugin.doors.nri.messages import read_container, read_pod
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.engine.handlers.cpu_burst import VOLCANO_SWITCH, VOLCANO_TIME
 from nriplugin.engine.qos_level import VOLCANO_KEY
@@ -25,16 +27,17 @@ from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
 from nriplugin.engine.settings import EngineConfig
 from nriplugin.errors import NRIPluginError
 from nriplugin.kube.podgroup import GROUP_KEYS, JOB_KEYS, QUEUE_KEYS, TASK_KEYS
-from nriplugin.state import decision_cache as answered
+from nriplugin.state import decision_cache, lifecycle
+from nriplugin.state.lifecycle import decide_creation
 from nriplugin.state.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from nriplugin.api import view_pb2 as view
     from nriplugin.engine.decision import Decision
-    from nriplugin.state.decision_cache import CachedAnswer
+    from nriplugin.engine.model import Container, Pod
+    from nriplugin.state.decision_cache import CachedDecision
 
 BURST = "cpuBurst: {enabled: true, percent: 50}"
 
@@ -162,19 +165,19 @@ class Noted:
 
 
 class Asked(NodePlugin):
-    """A plugin that keeps what it would write."""
+    """A plugin that keeps what it notes."""
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__()
-        self._plan = plan
+        super().__init__(plugin_on().lifecycle)
+        self.lifecycle.plans.now = plan
         self.noted = Noted()
-        self.refusals = self.noted  # type: ignore[assignment] # all that is called
-        self.writes: list[Any] = []
+        self.lifecycle.log = self.noted  # type: ignore[assignment] # all that is called
 
-    def _write_new(
-        self, request: view.CreateContainerRequest, answer: CachedAnswer
-    ) -> None:
-        self.writes.append(answer.decision.writes)
+
+def read(request: view.CreateContainerRequest, plan: Plan) -> tuple[Pod, Container]:
+    """Return a request's pod and container, as the door reads them."""
+    pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
+    return pod, read_container(request.container)
 
 
 def message_of(fields: Mapping[str, Any]) -> view.CreateContainerRequest:
@@ -200,7 +203,6 @@ def message_of(fields: Mapping[str, Any]) -> view.CreateContainerRequest:
 
 def outcome(plugin: Asked, request: view.CreateContainerRequest) -> Any:
     """Return all that comes of a request."""
-    plugin.writes.clear()
     plugin.noted.said.clear()
     answer: bytes | str | None
     try:
@@ -209,8 +211,11 @@ def outcome(plugin: Asked, request: view.CreateContainerRequest) -> Any:
         answer = str(exc)
     else:
         answer = response and response.SerializeToString(deterministic=True)
-    known = plugin.inventory.drop(request.container.id)
-    return answer, known, list(plugin.writes), list(plugin.noted.said)
+    entry = plugin.lifecycle.inventory.drop(request.container.id)
+    plugin.lifecycle.inventory.drop_pod(request.container.pod_sandbox_id)
+    writes = entry and entry.decision and entry.decision.writes
+    known = entry and entry._replace(decision=None)
+    return answer, known, writes, list(plugin.noted.said)
 
 
 @settings(deadline=None, max_examples=150)
@@ -257,8 +262,9 @@ def test_requests_with_the_same_key_get_the_same_decision(
         for other in others:
             order = data.draw(st.permutations([*ours.items(), *other.items()]))
             request = message_of({**PLAIN, "annotations": dict(order)})
-            decision = Asked(plan)._decide(request, plan).decision
-            key = plan.answered.key_of(request)
+            pod, container = read(request, plan)
+            decision = decide_creation(plan, pod, container).decision
+            key = plan.cache.key_of(pod, container)
             decided = {
                 name: getattr(decision, name)
                 for name in ("files", "writes", "left", "refused", "warnings")
@@ -347,16 +353,17 @@ def test_the_value_of_an_explicit_file_counts() -> None:
     assert_told_apart(BURST, {**PLAIN, "unified": one}, {**PLAIN, "unified": other})
 
 
-def asked_often(plugin: NodePlugin, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def asked_often(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets the name of every container that is decided about."""
     decided: list[str] = []
-    decide = plugin._decide
 
-    def counted(request: view.CreateContainerRequest, plan: Plan) -> CachedAnswer:
-        decided.append(request.container.name)
-        return decide(request, plan)
+    def counted(
+        plan: Plan, pod: Pod, container: Container, render: Any
+    ) -> CachedDecision:
+        decided.append(container.name)
+        return decide_creation(plan, pod, container, render)
 
-    monkeypatch.setattr(plugin, "_decide", counted)
+    monkeypatch.setattr(lifecycle, "decide_creation", counted)
     return decided
 
 
@@ -364,9 +371,9 @@ def test_a_second_of_the_same_kind_is_not_decided_about(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Neither its ID nor a label that nobody looks at makes it another kind."""
-    plugin = NodePlugin(FACTS)
+    plugin = plugin_on(FACTS)
     configure(plugin, BURST)
-    decided = asked_often(plugin, monkeypatch)
+    decided = asked_often(monkeypatch)
     first = plugin.create_container(creation(pod_at(), container_at(number=1)))
     pod = pod_at(labels={"pod-template-hash": "x"}, id="p2", name="web-2", uid="other")
     second = plugin.create_container(creation(pod, container_at("/x/y", 2)))
@@ -379,9 +386,9 @@ def test_a_pod_with_annotations_is_decided_about_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its replicas have the same; another value is another kind."""
-    plugin = NodePlugin(FACTS)
+    plugin = plugin_on(FACTS)
     configure(plugin, BURST)
-    decided = asked_often(plugin, monkeypatch)
+    decided = asked_often(monkeypatch)
     for burst, expected in (("20%", "20000"), ("20%", "20000"), ("30%", "30000")):
         pod = pod_at(annotations={f"cpu-burst{OURS}": burst, "seen": str(decided)})
         answer = plugin.create_container(creation(pod, container_at()))
@@ -393,17 +400,19 @@ def test_no_more_is_remembered_than_a_node_has_a_use_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However many kinds there are, and however much a pod has to say."""
-    monkeypatch.setattr(answered, "MAX_ANSWERS", 3)
-    plugin = NodePlugin(FACTS)
+    monkeypatch.setattr(decision_cache, "MAX_DECISIONS", 3)
+    plugin = plugin_on(FACTS)
     configure(plugin, BURST)
-    decided = asked_often(plugin, monkeypatch)
+    decided = asked_often(monkeypatch)
     for shares in range(2, 12):
         plugin.create_container(creation(pod_at(), container_at(shares=shares)))
-        assert len(plugin.plan.answered) <= 3
+        assert len(plugin.plan.cache) <= 3
     assert len(decided) == 10
     plugin.create_container(creation(pod_at(), container_at(shares=11)))
     assert len(decided) == 10  # the last one is still there
-    long = pod_at(annotations={VOLCANO_KEY: "x" * answered.MAX_POD_BYTES})
+    long = pod_at(
+        annotations={VOLCANO_KEY: "x" * (decision_cache.MAX_KEY_CHARACTERS + 1)}
+    )
     for _ in range(2):
         plugin.create_container(creation(long, container_at(shares=11)))
     assert len(decided) == 12
@@ -413,21 +422,21 @@ def test_values_of_many_kilobytes_are_not_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not even where the pod does not count: hundreds of them would be a lot."""
-    plugin = NodePlugin(FACTS)
+    plugin = plugin_on(FACTS)
     configure(plugin, "")
-    decided = asked_often(plugin, monkeypatch)
-    for length, expected in ((10, 1), (answered.MAX_UNIFIED_CHARACTERS, 3)):
+    decided = asked_often(monkeypatch)
+    for length, expected in ((10, 1), (decision_cache.MAX_KEY_CHARACTERS, 3)):
         unified = {"io.max": "8:0 rbps=max " + " " * length}
         for _ in range(2):
             request = creation(pod_at(), container_at(unified=unified))
             plugin.create_container(request)
-        assert len(plugin.plan.answered) == 1
+        assert len(plugin.plan.cache) == 1
         assert len(decided) == expected
 
 
 def test_a_new_configuration_makes_old_answers_worthless() -> None:
     """Neither an old burst nor the lack of one outlives a reload."""
-    plugin = NodePlugin(FACTS)
+    plugin = plugin_on(FACTS)
     request = creation(pod_at(), container_at())
     for config, burst in (
         (BURST, "50000"),
@@ -443,12 +452,12 @@ def test_a_new_configuration_makes_old_answers_worthless() -> None:
 
 def test_new_facts_make_old_answers_worthless(tmp_path: Path) -> None:
     """A runtime of another name, or a curve that was recognised."""
-    plugin = NodePlugin(FACTS, make_v2(tmp_path))
+    plugin = plugin_on(FACTS, make_v2(tmp_path))
     request = creation(pod_at(), container_at())
-    before = plugin.plan.answered
+    before = plugin.plan.cache
     assert files_of(plugin.create_container(request)) == FILES
     plugin.configure(nri.ConfigureRequest(runtime_name="containerd"))
-    assert plugin.plan.answered is not before
+    assert plugin.plan.cache is not before
     (tmp_path / container_at().linux.cgroups_path[1:] / "cpu.weight").write_text("20\n")
     app = container_at(**APP)
     plugin.synchronize([], [creation(pod_at(), app).container])

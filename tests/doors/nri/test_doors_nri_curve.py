@@ -9,16 +9,17 @@ import pytest
 from cgroup.kernels import Kernel
 from doors.nri.messages import container_at, creation, existing, pod_at
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, configure
+from doors.nri.nodes import FACTS, configure, plugin_on
 from support.trees import POD, QOS
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.convert import Curve
 from nriplugin.convert.curves import weight_of
-from nriplugin.doors.nri.plugin import NodePlugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from nriplugin.doors.nri.plugin import NodePlugin
 
 OTHER_POD = f"{QOS}/pod11111111-2222-3333-4444-555555555555"
 
@@ -37,7 +38,7 @@ def node_with(
         kernel.add(path)
         kernel.files[f"{path}/cpu.weight"] = str(weight)
         apps.append(container_at(path, number, shares=shares, unified=unified))
-    plugin = NodePlugin(FACTS, kernel.tree)
+    plugin = plugin_on(FACTS, kernel.tree)
     configure(plugin, config)
     plugin.configure(
         nri.ConfigureRequest(runtime_name="containerd", NRI_version=nri_version)
@@ -67,7 +68,7 @@ def test_the_runtimes_own_curve_is_followed(
     assert plugin.plan.facts.curve is curve
     assert weight(plugin, 2048) == str(weight_of(2048, curve))
     assert f"curve: {curve} (2 of 2 containers" in caplog.text
-    assert plugin.plan.plain  # pods need not be read for it
+    assert plugin.plan.numbers_only  # pods need not be read for it
 
 
 def test_the_curve_outlives_a_reconnection() -> None:
@@ -110,7 +111,7 @@ def test_a_configured_curve_is_what_counts() -> None:
     proportional = str(weight_of(2048, Curve.PROPORTIONAL))
     for uid in ("new", pod_at().uid):
         assert weight(plugin, 2048, uid) == proportional
-    assert plugin.plan.plain
+    assert plugin.plan.numbers_only
     configure(plugin, "")
     assert weight(plugin, 2048) == str(weight_of(2048, Curve.KEP))
     assert weight(plugin, 2048, pod_at().uid) == str(weight_of(2048, Curve.QUADRATIC))
@@ -136,15 +137,15 @@ def test_no_more_containers_are_looked_at_than_there_is_time_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The runtime waits for the answer to Synchronize."""
-    from nriplugin.doors.nri import adoption as survey
+    from nriplugin.state import learning
 
-    monkeypatch.setattr(survey, "MAX_OBSERVED", 3)
+    monkeypatch.setattr(learning, "MAX_OBSERVED", 3)
     plugin = node_with([*by(Curve.KEP), *by(Curve.KEP), *by(Curve.QUADRATIC) * 4])
     assert "3 of 3 containers" in plugin.plan.facts.curve_evidence
 
 
 def test_without_a_tree_there_is_nothing_to_recognise() -> None:
     """The facts stay as they were given."""
-    plugin = NodePlugin(replace(FACTS, curve=Curve.KEP))
+    plugin = plugin_on(replace(FACTS, curve=Curve.KEP))
     plugin.synchronize(*existing([pod_at()], [container_at()]))
     assert plugin.plan.facts.curve is Curve.KEP

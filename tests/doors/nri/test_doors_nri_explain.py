@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doors.nri.messages import GIB, OURS, container_at, creation, pod_at, unified_of
+from doors.nri.nodes import plugin_on
 
 from nriplugin.config import parse_config
-from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.explain import TYPICAL_NODE, explain_pod
 from nriplugin.kube.manifests import read_manifests
 from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.qos import QOSClass
 from nriplugin.kube.quantity import value
-from nriplugin.state.plan import Plan
 
 if TYPE_CHECKING:
-    from nriplugin.api import view_pb2 as view
+    from nriplugin.doors.nri.plugin import NodePlugin
     from nriplugin.explain import ExplainedContainer, ExplainedPod
     from nriplugin.kube.manifests import ManifestPod
-    from nriplugin.state.decision_cache import CachedAnswer
 
 MEMORY = 64 * GIB
 
@@ -101,21 +99,8 @@ def manifest(
     return pod
 
 
-class Recording(NodePlugin):
-    """Keeps what it would write."""
-
-    writes: tuple[Any, ...] = ()
-
-    def _write_new(
-        self, request: view.CreateContainerRequest, answer: CachedAnswer
-    ) -> None:
-        self.writes = tuple(
-            (one.file, one.value, one.level.value) for one in answer.decision.writes
-        )
-
-
 def through_nri(
-    plugin: Recording,
+    plugin: NodePlugin,
     pod: ManifestPod,
     told: ExplainedPod,
     container: ExplainedContainer,
@@ -138,11 +123,14 @@ def through_nri(
         uid=pod.uid,
         runtime_handler=pod.spec.runtime_class,
     )
-    plugin.writes = ()
     response = plugin.create_container(creation(sandbox, app))
     assert response is not None
     cleared = response.adjust.linux.resources.cpu.HasField("shares")
-    return unified_of(response), plugin.writes, cleared
+    entry = plugin.lifecycle.inventory.get(app.id)
+    assert entry is not None
+    assert entry.decision is not None
+    writes = tuple((w.file, w.value, w.level.value) for w in entry.decision.writes)
+    return unified_of(response), writes, cleared
 
 
 @pytest.mark.parametrize("writable", [True, False])
@@ -161,8 +149,8 @@ def test_explain_says_what_the_plugin_answers(
         writable=writable,
     )
     engine = parse_config(CONFIGS[config], "test").engine
-    plugin = Recording(facts)
-    plugin._plan = Plan(config=engine, facts=facts)
+    plugin = plugin_on(facts)
+    plugin.lifecycle.plans.apply(engine)
     pod = manifest(**PODS[name])
     told = explain_pod(pod, engine, facts)
     for container in told.containers:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doors.nri.messages import FILES, container_at, existing, pod_at
-from doors.nri.nodes import FACTS, configure
+from doors.nri.nodes import FACTS, configure, plugin_on
 from support.harness import connected
 
-from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.engine import deciding
 from nriplugin.nri import FailurePolicy
 from nriplugin.nri.testing.runtime import PluginsFailed
@@ -17,6 +16,7 @@ from nriplugin.nri.testing.runtime import PluginsFailed
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nriplugin.doors.nri.plugin import NodePlugin
     from nriplugin.engine.context import Case
 
 # A quota below what any kernel takes.
@@ -27,7 +27,7 @@ BURST_FAILS = "cpuBurst: {enabled: true, percent: 50, failurePolicy: fail}"
 
 
 def plugin_of(config: str) -> NodePlugin:
-    plugin = NodePlugin(FACTS)
+    plugin = plugin_on(FACTS)
     configure(plugin, config)
     return plugin
 
@@ -82,7 +82,7 @@ def test_a_handler_that_may_fail_does_not_take_the_others_along(
     with connected(plugin, tmp_path) as (runtime, _):
         created = runtime.create_container(pod_at(), container_at())
     assert dict(created.adjust.linux.resources.unified) == FILES
-    assert plugin.refusals.counts == {("cpuBurst", "error"): 1}
+    assert plugin.lifecycle.log.refusals == {("cpuBurst", "error"): 1}
 
 
 @pytest.mark.parametrize("policy", ["ignore", "fail"])
@@ -94,7 +94,7 @@ def test_what_no_handler_is_to_blame_for_follows_the_policy_of_the_file(
 ) -> None:
     """Ignored, the container starts as it would have without us."""
     plugin = plugin_of(f"failurePolicy: {policy}")
-    monkeypatch.setattr(plugin, "_decide", lambda *_: 1 / 0)
+    monkeypatch.setattr(plugin.lifecycle, "decide_new", lambda *_: 1 / 0)
     with connected(plugin, tmp_path) as (runtime, _):
         if policy == "fail":
             with pytest.raises(PluginsFailed, match="ZeroDivisionError"):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doors.nri.messages import GIB, asking, container_at, pod_at, updating
-from doors.nri.nodes import ByHand, Node, configure
+from doors.nri.nodes import Node, background_of, configure, plugin_on
 from support.harness import PATIENCE_S, connected, raw_peer, wait_until
 from support.trees import CONTAINER
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.engine.allowed_files import ALLOWABLE, OWNABLE
+from nriplugin.engine.decision import When
 from nriplugin.engine.model import NodeFacts
 from nriplugin.errors import RequestFails
 from nriplugin.nri.testing.runtime import Behaviour
@@ -56,7 +57,7 @@ def fallback(plugin: NodePlugin, app: nri.Container, asked: nri.LinuxResources) 
 )
 def test_the_conversion_alone_is_answered(config: str) -> None:
     """What a handler added to the old numbers is taken back with them."""
-    plugin = NodePlugin(NodeFacts(files=OWNABLE))
+    plugin = plugin_on(NodeFacts(files=OWNABLE))
     configure(plugin, config)
     neutral = {"cpu.max.burst": "0", "memory.high": "max"}
     assert fallback(plugin, ours(), asking(**DOUBLE)) == CONVERTED | neutral
@@ -64,8 +65,8 @@ def test_the_conversion_alone_is_answered(config: str) -> None:
 
 def test_where_nothing_is_ours_an_empty_answer_is_harmless() -> None:
     """The runtime does what it does without us."""
-    assert fallback(NodePlugin(), container_at(), asking(**DOUBLE)) is None
-    inactive = NodePlugin(NodeFacts(cgroup_version=1))
+    assert fallback(plugin_on(), container_at(), asking(**DOUBLE)) is None
+    inactive = plugin_on(NodeFacts(cgroup_version=1))
     assert fallback(inactive, ours(), asking(**DOUBLE)) is None
 
 
@@ -73,7 +74,7 @@ def test_where_nothing_is_ours_an_empty_answer_is_harmless() -> None:
 @pytest.mark.parametrize("policy", ["", "failurePolicy: ignore"])
 def test_numbers_without_a_conversion_fail_the_update(where: str, policy: str) -> None:
     """Unless the configuration wants to go on whatever happens."""
-    plugin = NodePlugin()
+    plugin = plugin_on()
     configure(plugin, policy)
     app, asked = ours(), asking(**DOUBLE)
     if where == "asked":
@@ -95,8 +96,8 @@ def test_a_handler_that_breaks_does_not_lose_the_update(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    plugin = NodePlugin()
-    monkeypatch.setattr(plugin, "_use_of", broken)
+    plugin = plugin_on()
+    monkeypatch.setattr(plugin.lifecycle, "use_of", broken)
     request = nri.UpdateContainerRequest(
         pod=pod_at(), container=ours(), linux_resources=asking(**DOUBLE)
     )
@@ -111,7 +112,8 @@ class Slow(NodePlugin):
     """Its updates take as long as a test wants."""
 
     def __init__(self) -> None:
-        super().__init__(NodeFacts(files=ALLOWABLE, kernel=(6, 1)))
+        facts = NodeFacts(files=ALLOWABLE, kernel=(6, 1))
+        super().__init__(plugin_on(facts).lifecycle)
         self.release = threading.Event()
 
     def update_container(self, request: Any) -> Any:
@@ -124,7 +126,7 @@ def test_what_came_too_late_is_sent_once_more(tmp_path: Path, nri_version: str) 
     """By an update that the runtime did not ask for, if it takes such."""
     plugin = Slow()
     configure(plugin, "memoryQoSLevel: {enabled: true, level: BE}")
-    plugin.keeper = keeper = ByHand()
+    background = background_of(plugin)
     behaviour = Behaviour(nri_version=nri_version, request_timeout_s=0.2)
     high = {"memory.high": str(int(2 * GIB * 0.8) // 4096 * 4096)}
     with connected(plugin, tmp_path, behaviour) as (runtime, _):
@@ -135,7 +137,7 @@ def test_what_came_too_late_is_sent_once_more(tmp_path: Path, nri_version: str) 
         plugin.release.set()
         # A second request is answered when the late handler is back.
         runtime.stop_container(pod_at(), container_at(number=2))
-        keeper.work_when_time_is_up()
+        background.work_when_time_is_up()
         if nri_version == "0.12.5":
             wait_until(lambda: bool(runtime.updates))
             ((update,),) = runtime.updates
@@ -155,9 +157,9 @@ def test_so_is_what_was_answered_for_while_another_was_late() -> None:
         for file, value in update.linux.resources.unified.items():
             node.kernel.write(f"{CONTAINER}/{file}", value)
     assert node.of_container("cpu.max.burst") == "0"
-    node.keeper.work_when_time_is_up()
+    node.background.work_when_time_is_up()
     assert node.of_container("cpu.max.burst") == "100000"
-    known = node.plugin.inventory.get("c1")
+    known = node.plugin.lifecycle.inventory.get("c1")
     assert known is not None
     assert known.files["cpu.max.burst"] == "100000"
 
@@ -169,7 +171,7 @@ def test_unless_another_update_has_come_since() -> None:
     node.update(asking(quota_us=20_000), ours())
     node.post_update()
     node.written()
-    node.keeper.work_when_time_is_up()
+    node.background.work_when_time_is_up()
     assert node.written() == {}
 
 
@@ -180,14 +182,20 @@ def test_a_late_answer_is_written_when_the_runtime_is_done(
     node = Node("cpuBurst: {enabled: true, percent: 50}")
     request = updating(pod_at(), ours(), asking(**DOUBLE))
 
-    def slow(*_: object) -> bool:
-        node.plugin.fallback_update(request)
-        return False
+    writer = node.plugin.lifecycle.pending.writer
+    assert writer is not None
+    carry_out = writer.carry_out
 
-    monkeypatch.setattr(node.plugin, "_write_before", slow)
+    def slow(writes: Any, when: When, *cgroups: Any) -> Any:
+        if when is When.BEFORE:
+            node.plugin.fallback_update(request)
+            return []
+        return carry_out(writes, when, *cgroups)
+
+    monkeypatch.setattr(writer, "carry_out", slow)
     node.plugin.update_container(request)
     for file, value in CONVERTED.items():
         node.kernel.write(f"{CONTAINER}/{file}", value)
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     assert node.of_container("cpu.max.burst") == "100000"

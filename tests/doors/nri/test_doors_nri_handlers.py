@@ -19,17 +19,17 @@ from doors.nri.messages import (
     updating,
 )
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, configure
+from doors.nri.nodes import FACTS, configure, plugin_on
 from support.harness import connected, raw_peer
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
-from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.nri.testing.runtime import Behaviour
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nriplugin.doors.nri.plugin import NodePlugin
     from nriplugin.engine.model import NodeFacts
 
 LEVELS = replace(FACTS, files=FACTS.files | {"cpu.qos_level", "memory.qos_level"})
@@ -129,7 +129,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def plugin_of(config: str, facts: NodeFacts = FACTS) -> NodePlugin:
-    plugin = NodePlugin(facts)
+    plugin = plugin_on(facts)
     configure(plugin, config)
     return plugin
 
@@ -276,7 +276,7 @@ def test_after_a_restart_ours_is_concluded(synchronized: bool) -> None:
     plugin = plugin_of(BURST)
     if synchronized:
         plugin.synchronize(*existing([pod_at()], [app]))
-        assert len(plugin.inventory) == 1
+        assert len(plugin.lifecycle.inventory) == 1
     assert updated(plugin, app, asking(**DOUBLE)) == DOUBLED
 
 
@@ -347,7 +347,7 @@ def test_what_was_ours_does_not_undo_an_update(config: str) -> None:
     made_by(plugin, app)
     configure(plugin, config)
     assert updated(plugin, app, asking(**DOUBLE)) == {**DOUBLED, "cpu.max.burst": "0"}
-    known = plugin.inventory.get("c1")
+    known = plugin.lifecycle.inventory.get("c1")
     assert known is not None
     assert known.files["cpu.max"] == DOUBLED["cpu.max"]
 
@@ -358,7 +358,7 @@ def test_what_was_never_ours_is_not_answered_by_a_plugin_that_is_off() -> None:
     app = container_at(unified={"memory.high": "4096"})
     request = updating(pod_at(), app, asking(**DOUBLE))
     assert plugin.update_container(request) is None
-    assert len(plugin.inventory) == 0
+    assert len(plugin.lifecycle.inventory) == 0
 
 
 def test_cri_o_that_drops_unified_gets_no_files_at_updates(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def node(journal: Journal) -> Node:
 
 
 def finish(node: Node, journal: Journal) -> None:
-    """Let the keeper work, and the journal store what it put off."""
-    node.keeper.work()
+    """Let the background work, and the journal store what it put off."""
+    node.background.work()
     journal.drop([])
 
 
@@ -55,7 +55,7 @@ def test_the_next_sandbox_of_a_pod_is_in_the_same_cgroup(
 
 def test_a_container_whose_cgroup_is_still_there(node: Node, journal: Journal) -> None:
     """What was written to a removed container's cgroup can be undone while it lasts."""
-    node.plugin._hands.put({"cpu.weight": "59"}, CONTAINER)  # type: ignore[union-attr] # opened
+    node.plugin.lifecycle.pending.writer.put({"cpu.weight": "59"}, CONTAINER)  # type: ignore[union-attr] # opened
     node.remove()
     finish(node, journal)
     restore(node.kernel.tree, journal)

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.trees import CONTAINER
 
-from nriplugin.doors.nri.writing import WritingPlugin
 from nriplugin.kube.managed import Managed
 from nriplugin.node.ownership_records import OwnershipRecords
 
@@ -288,11 +287,11 @@ def test_what_is_not_stored_yet_is_known_when_the_runtime_is_back(
     plugin = runtime.plugin
     assert plugin is not None
     runtime.update(DOUBLE)
-    known = plugin.inventory.get("c1")
+    known = plugin.lifecycle.inventory.get("c1")
     assert known is not None
     OwnershipRecords(str(tmp_path)).put("c1", Managed({"cpu.weight": "1"}))
     plugin.synchronize(*existing([runtime.pod], [runtime.shown()]))
-    again = plugin.inventory.get("c1")
+    again = plugin.lifecycle.inventory.get("c1")
     assert again is not None
     assert again.ours == known.ours
 
@@ -385,8 +384,8 @@ def happen(runtime: ModelRuntime, what: str, detail: Any) -> None:
 
 def repair(runtime: ModelRuntime) -> None:
     """Have what differs put right, as it is from time to time."""
-    assert isinstance(runtime.plugin, WritingPlugin)
-    runtime.plugin.repair()
+    assert runtime.plugin is not None
+    runtime.plugin.lifecycle.corrections.repair()
 
 
 @settings(max_examples=200)

@@ -17,11 +17,10 @@ from doors.nri.messages import (
     pod_at,
 )
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, Node, configure
+from doors.nri.nodes import FACTS, Node, configure, plugin_on
 from support.harness import connected
 from support.trees import CONTAINER, CONTAINER_ID, POD, UID
 
-from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.engine.model import CORE_FILES, NodeFacts
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def test_on_cgroup_v1_nothing_is_sent(
 ) -> None:
     """`unified` would make the runtime fail; the plugin stays and says why."""
     facts = replace(FACTS, cgroup_version=1, cgroup_evidence="tmpfs on /sys/fs/cgroup")
-    plugin = NodePlugin(facts, Kernel(1).tree)
+    plugin = plugin_on(facts, Kernel(1).tree)
     configure(plugin, EVERYTHING)
     asked = asking(shares=1024)
     with connected(plugin, tmp_path) as (runtime, _):
@@ -53,7 +52,7 @@ def test_on_cgroup_v1_nothing_is_sent(
     assert updated.resources == asked
     assert "inactive: cgroup v1 (tmpfs on /sys/fs/cgroup)" in caplog.text
     assert plugin.synchronize(*existing([pod_at()], [container_at()])) is None
-    assert len(plugin.inventory) == 0
+    assert len(plugin.lifecycle.inventory) == 0
 
 
 def test_on_cgroup_v1_nothing_is_written() -> None:
@@ -65,8 +64,8 @@ def test_on_cgroup_v1_nothing_is_written() -> None:
     assert node.update(asking(shares=1024)) is None
     node.post_update()
     node.synchronize([container_at()])
-    node.keeper.work()
-    node.plugin.repair()
+    node.background.work()
+    node.plugin.lifecycle.corrections.repair()
     assert kernel.writes == []
 
 
@@ -74,12 +73,12 @@ def test_a_node_whose_cgroups_cannot_be_read_is_served_all_the_same(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With what is true everywhere; it is said why there is no more."""
-    plugin = NodePlugin(blind_because="/sys/fs/cgroup: Permission denied")
+    plugin = plugin_on(unreadable_because="/sys/fs/cgroup: Permission denied")
     configure(plugin, BURST)
     with connected(plugin, tmp_path) as (runtime, _):
         created = runtime.create_container(pod_at(), container_at())
     assert dict(created.adjust.linux.resources.unified) == FILES
-    assert "cgroups are not read: /sys/fs/cgroup: Permission denied" in caplog.text
+    assert "cgroups cannot be read: /sys/fs/cgroup: Permission denied" in caplog.text
 
 
 # The first pod
@@ -87,7 +86,7 @@ def test_a_node_whose_cgroups_cannot_be_read_is_served_all_the_same(
 
 def test_the_first_pod_shows_which_files_there_are() -> None:
     """An empty node shows nothing, and what is not known to be there is not sent."""
-    plugin = NodePlugin(EMPTY, Kernel(2).tree)
+    plugin = plugin_on(EMPTY, Kernel(2).tree)
     configure(plugin, BURST)
     answer = plugin.create_container(creation(pod_at(), container_at()))
     assert files_of(answer) == {**FILES, "cpu.max.burst": "50000"}
@@ -98,7 +97,7 @@ def test_files_of_controllers_that_are_not_handed_on_are_not_sent() -> None:
     """A container's cgroup will not have them, although the pod's has."""
     kernel = Kernel(2)
     kernel.files[f"{POD}/cgroup.subtree_control"] = "cpu pids"
-    plugin = NodePlugin(EMPTY, kernel.tree)
+    plugin = plugin_on(EMPTY, kernel.tree)
     configure(plugin, "memoryQoS: {enabled: true}")
     answer = plugin.create_container(creation(pod_at(), container_at()))
     assert files_of(answer) == {f: FILES[f] for f in ("cpu.weight", "cpu.max")}
@@ -108,7 +107,7 @@ def test_a_pod_that_has_nothing_below_it_yet_shows_nothing() -> None:
     """Then the next one is looked at, until one does; after that, none is."""
     kernel = Kernel(2)
     kernel.files[f"{POD}/cgroup.subtree_control"] = ""
-    plugin = NodePlugin(EMPTY, kernel.tree)
+    plugin = plugin_on(EMPTY, kernel.tree)
     configure(plugin, BURST)
     request = creation(pod_at(), container_at())
     assert files_of(plugin.create_container(request)) == FILES
@@ -136,7 +135,7 @@ def test_a_pod_that_is_not_kubelets_tells_nothing_about_the_others(
     kernel = Kernel(2)
     for cgroup in ("/k8s.io", "/system.slice", "/elsewhere"):
         kernel.add(cgroup)
-    plugin = NodePlugin(replace(EMPTY, driver="systemd"), kernel.tree)
+    plugin = plugin_on(replace(EMPTY, driver="systemd"), kernel.tree)
     configure(plugin, BURST)
     plugin.create_container(creation(pod_at(parent), container_at(path)))
     assert plugin.plan.facts.driver == "systemd"
@@ -147,7 +146,7 @@ def test_the_first_pod_shows_the_driver() -> None:
     """A slice is systemd's, and its path is made of its name."""
     slice_ = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
     cgroup = f"/kubepods.slice/kubepods-burstable.slice/{slice_}"
-    plugin = NodePlugin(EMPTY, Kernel(2, [cgroup]).tree)
+    plugin = plugin_on(EMPTY, Kernel(2, [cgroup]).tree)
     configure(plugin, BURST)
     path = f"{slice_}:cri-containerd:{CONTAINER_ID}"
     answer = plugin.create_container(creation(pod_at(slice_), container_at(path)))
@@ -158,7 +157,7 @@ def test_the_first_pod_shows_the_driver() -> None:
 def test_nobody_looks_where_nothing_depends_on_it() -> None:
     """The default configuration sends what every node has."""
     kernel = Kernel(2)
-    plugin = NodePlugin(EMPTY, kernel.tree)
+    plugin = plugin_on(EMPTY, kernel.tree)
     plugin.create_container(creation(pod_at(), container_at(**APP)))
     assert kernel.reads == 0
     assert kernel.exists(CONTAINER)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from doors.nri.nodes import plugin_on
 from support.harness import connected, container, pod
 
 from nriplugin.api import nri_pb2 as nri
@@ -10,7 +11,6 @@ from nriplugin.api import view_pb2 as view
 from nriplugin.cli.demo_scenario import play
 from nriplugin.config import parse_config, read_config
 from nriplugin.doors.nri.messages import name_of
-from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.errors import ConfigError
 from nriplugin.kube.managed import parse_managed
 from nriplugin.nri import FailurePolicy
@@ -74,7 +74,7 @@ def test_the_view_has_the_numbers_of_nri(mine: Any, theirs: Any) -> None:
 
 def test_a_new_container_gets_its_files(tmp_path: Path) -> None:
     """Nothing leaves but unified keys and the record of what we set."""
-    with connected(NodePlugin(), tmp_path) as (runtime, _):
+    with connected(plugin_on(), tmp_path) as (runtime, _):
         adjust = runtime.create_container(pod(), container(**APP)).adjust
     assert dict(adjust.linux.resources.unified) == FILES
     managed = parse_managed(adjust.annotations["managed.cgroup2.nri.io"])
@@ -96,7 +96,7 @@ def test_explicit_v2_values_win() -> None:
     """Whoever set a key meant it."""
     app = container(**APP)
     app.linux.resources.unified["cpu.weight"] = "7"
-    response = NodePlugin().create_container(viewed(app))
+    response = plugin_on().create_container(viewed(app))
     assert response is not None
     unified = response.adjust.linux.resources.unified
     assert dict(unified) == {k: v for k, v in FILES.items() if k != "cpu.weight"}
@@ -104,7 +104,7 @@ def test_explicit_v2_values_win() -> None:
 
 def test_a_container_without_numbers_is_left_alone() -> None:
     """No answer is the most harmless answer."""
-    assert NodePlugin().create_container(viewed(container())) is None
+    assert plugin_on().create_container(viewed(container())) is None
 
 
 def test_an_update_carries_our_files_alone() -> None:
@@ -113,7 +113,7 @@ def test_an_update_carries_our_files_alone() -> None:
     asked.cpu.cpus = "0-3"
     asked.memory.swap.value = 1 << 29
     asked.unified["memory.max"] = "max"
-    response = NodePlugin().update_container(viewed_update(asked))
+    response = plugin_on().update_container(viewed_update(asked))
     assert response is not None
     (entry,) = response.update
     assert entry.container_id == "c1"
@@ -128,7 +128,7 @@ def test_an_update_without_numbers_is_left_alone() -> None:
     for wrapped in (asked.cpu.shares, asked.cpu.quota, asked.memory.limit):
         wrapped.value = 0
     asked.cpu.period.value = 100_000  # alone, it must not lift a quota
-    assert NodePlugin().update_container(viewed_update(asked)) is None
+    assert plugin_on().update_container(viewed_update(asked)) is None
 
 
 METADATA = "io.kubernetes.cri-o.Metadata"
@@ -158,7 +158,7 @@ def test_numbers_that_cannot_be_converted_change_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The container starts, or fails, as it would have without us; we say why."""
-    with connected(NodePlugin(), tmp_path) as (runtime, _):
+    with connected(plugin_on(), tmp_path) as (runtime, _):
         result = runtime.create_container(pod(), container(shares=1024, quota_us=5))
     assert not result.adjust.HasField("linux")
     assert "cpu.quota: 5, expected 1000" in caplog.text
@@ -167,7 +167,7 @@ def test_numbers_that_cannot_be_converted_change_nothing(
 
 def test_configuration_may_come_from_the_runtime() -> None:
     """A launched plugin has no other."""
-    plugin = NodePlugin()
+    plugin = plugin_on()
     plugin.configure(nri.ConfigureRequest(config="failurePolicy: fail"))
     assert plugin.failure_policy is FailurePolicy.FAIL
 
@@ -233,7 +233,7 @@ def test_the_play_shows_every_kind_of_pod() -> None:
 
 def test_curve_and_switch_of_the_configuration() -> None:
     """The curve of the configuration is the one used, and resources can be off."""
-    plugin = NodePlugin()
+    plugin = plugin_on()
     plugin.apply(parse_config("curve: kep", "test"))
     answer = plugin.create_container(viewed(container(**APP)))
     assert answer is not None

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from doors.nri.messages import FILES, GIB, asking, container_at
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import Node, configure
+from doors.nri.nodes import Node, configure, plugin_on
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.doors.nri import writing
+from nriplugin.state import pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ def node() -> Node:
 
 
 def repair(node: Node) -> None:
-    assert node.keeper.again is not None
-    node.keeper.again()
+    assert node.background.again is not None
+    node.background.again()
 
 
 def test_drift_is_put_right(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,7 +114,7 @@ def test_a_container_that_is_being_updated_is_left_alone(
     patience_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until the runtime has been silent for so long that it must have failed."""
-    monkeypatch.setattr(writing, "UPDATE_PATIENCE_S", patience_s)
+    monkeypatch.setattr(pending, "UPDATE_LIMIT_S", patience_s)
     node = Node(REPAIR)
     node.create()
     node.start()
@@ -166,11 +166,13 @@ def test_a_container_that_is_removed_is_forgotten_everywhere(
 ) -> None:
     """By us at once, and by the executor and its journal soon."""
     forgotten: list[str] = []
-    monkeypatch.setattr(node.plugin._hands, "forget", forgotten.append)
+    monkeypatch.setattr(
+        node.plugin.lifecycle.pending.writer, "forget", forgotten.append
+    )
     node.remove()
-    assert len(node.plugin.inventory) == 0
+    assert len(node.plugin.lifecycle.inventory) == 0
     assert forgotten == []
-    node.keeper.work()
+    node.background.work()
     assert forgotten == [CONTAINER]
     node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
     repair(node)
@@ -180,17 +182,16 @@ def test_a_container_that_is_removed_is_forgotten_everywhere(
 def test_repair_can_be_switched_off_again(node: Node) -> None:
     """By a reload, like everything else."""
     configure(node.plugin, "")
-    assert node.keeper.again is None
+    assert node.background.again is None
 
 
 def test_where_nobody_can_write_repair_is_off_and_that_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The user has asked for something that this node cannot do."""
-    from nriplugin.doors.nri.plugin import NodePlugin
 
-    plugin = NodePlugin()
+    plugin = plugin_on()
     configure(plugin, REPAIR)
     assert caplog.messages == [
-        "repair: on, but the cgroups cannot be written: left alone"
+        "repair: on, but direct writes are off: nothing is repaired"
     ]

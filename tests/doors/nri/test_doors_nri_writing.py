@@ -19,14 +19,15 @@ from doors.nri.messages import (
     pod_at,
 )
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, ByHand, Node, configure
+from doors.nri.nodes import FACTS, Node, background_of, configure, plugin_on
 from support.harness import connected
 from support.trees import CONTAINER, POD, QOS, UID
 
-from nriplugin.doors.nri.plugin import MAX_CHECKED
-from nriplugin.doors.nri.writing import WritingPlugin
 from nriplugin.errors import JournalError
 from nriplugin.nri.testing.runtime import Behaviour
+from nriplugin.state import lifecycle
+from nriplugin.state.plan import CurrentPlan
+from nriplugin.state.protection_checks import MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.cgroup.writing.updates import Outcome
+    from nriplugin.doors.nri.plugin import NodePlugin
     from nriplugin.node.direct_writes import DirectWriter
 
 BURST = "cpuBurst: {enabled: true, percent: 50}"
@@ -80,7 +82,7 @@ def test_the_pods_burst_is_there_before_the_answer() -> None:
     assert node.file(burst_of(POD)) == "50000"
     assert files_of(answer)["cpu.max.burst"] == "50000"
     assert list(node.written()) == ["cpu.max.burst"]
-    assert node.keeper.now == []
+    assert node.background.now == []
 
 
 def test_a_container_that_is_to_be_idle_is_so_before_it_starts() -> None:
@@ -91,7 +93,8 @@ def test_a_container_that_is_to_be_idle_is_so_before_it_starts() -> None:
     assert files_of(answer) == {f: FILES[f] for f in ("cpu.max", "memory.max")}
     node.kernel.add(CONTAINER)
     node.kernel.write(f"{CONTAINER}/cpu.weight", "59")
-    node.plugin.repair()  # while the runtime is at it: leaves it alone
+    # A container that the runtime is still creating is not repaired.
+    node.plugin.lifecycle.corrections.repair()
     assert node.of_container("cpu.idle") == "0"
     node.start()
     assert node.of_container("cpu.idle") == "1"
@@ -107,7 +110,7 @@ def test_an_update_before_the_start_does_not_make_the_start_forget() -> None:
     node.create(pod=OF_UNKNOWN)
     node.update(asking(shares=1024), pod=OF_UNKNOWN)
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     node.kernel.add(CONTAINER)
     node.start()
     assert node.of_container("cpu.idle") == "1"
@@ -144,9 +147,9 @@ def test_crun_with_systemd_has_its_scope_weighed(config: str, weight: str) -> No
 def test_a_curve_that_is_the_nodes_own_takes_no_look_at_pods() -> None:
     """There is nothing that any runtime would do otherwise."""
     for facts in (FACTS, UNDER_SYSTEMD):
-        assert Node("curve: quadratic", facts).plugin.plan.plain
-    assert Node("curve: kep", FACTS).plugin.plan.plain
-    assert not Node("curve: kep", UNDER_SYSTEMD).plugin.plan.plain
+        assert Node("curve: quadratic", facts).plugin.plan.numbers_only
+    assert Node("curve: kep", FACTS).plugin.plan.numbers_only
+    assert not Node("curve: kep", UNDER_SYSTEMD).plugin.plan.numbers_only
 
 
 def test_what_waits_for_a_container_is_dropped_with_it() -> None:
@@ -158,9 +161,9 @@ def test_what_waits_for_a_container_is_dropped_with_it() -> None:
     node.remove()
     node.start()
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     assert node.written() == {}
-    assert len(node.plugin.inventory) == 0
+    assert len(node.plugin.lifecycle.inventory) == 0
 
 
 def test_a_new_connection_forgets_what_has_gone_meanwhile() -> None:
@@ -174,11 +177,11 @@ def test_a_new_connection_forgets_what_has_gone_meanwhile() -> None:
     node.written()
     node.kernel.add(f"{POD}/gone")
     node.start(gone)
-    known = node.plugin.inventory.get(there.id)
+    known = node.plugin.lifecycle.inventory.get(there.id)
     node.post_update(there)  # of an update that the last connection took with it
-    node.keeper.work()
+    node.background.work()
     assert node.written() == {}
-    assert node.plugin.inventory.get(there.id) is known
+    assert node.plugin.lifecycle.inventory.get(there.id) is known
     node.start(there)
     assert node.of_container("cpu.idle") == "1"
 
@@ -195,7 +198,7 @@ def test_a_burst_is_lowered_before_the_quota() -> None:
     for order in itertools.permutations(answer):
         apply(node, "20000 100000", {file: answer[file] for file in order})
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     assert node.of_container("cpu.max.burst") == "10000"
     assert node.file(burst_of(POD)) == "10000"
 
@@ -211,9 +214,9 @@ def test_a_burst_is_raised_after_the_quota() -> None:
     assert node.of_container("cpu.max.burst") == "50000"
     node.post_update()
     assert node.of_container("cpu.max.burst") == "50000"  # the event does not wait
-    node.keeper.work()
+    node.background.work()
     assert node.of_container("cpu.max.burst") == "200000"
-    known = node.plugin.inventory.get("c1")
+    known = node.plugin.lifecycle.inventory.get("c1")
     assert known is not None
     assert known.files["cpu.max.burst"] == "200000"
 
@@ -226,7 +229,7 @@ def test_an_idle_container_is_not_idle_while_its_weight_is_written() -> None:
     node.update(asking(shares=1024), pod=OF_UNKNOWN)
     node.kernel.write(f"{CONTAINER}/cpu.weight", "100")
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     assert node.of_container("cpu.idle") == "1"
 
 
@@ -236,7 +239,7 @@ def test_a_burst_that_was_raised_later_is_lowered_before_the_quota() -> None:
     apply(node, "100000 100000", files_of(node.create()))
     apply(node, "400000 100000", files_in(node.update(asking(quota_us=400_000))))
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     assert node.of_container("cpu.max.burst") == "200000"
     app = container_at(quota_us=400_000, unified={"cpu.max.burst": "50000"})
     answer = files_in(node.update(asking(quota_us=150_000), app))
@@ -279,10 +282,10 @@ def test_the_end_of_an_update_does_not_meet_the_next_one() -> None:
     node.post_update()
     app = container_at(quota_us=400_000, unified={"cpu.max.burst": "50000"})
     answer = files_in(node.update(asking(quota_us=30_000), app))
-    node.keeper.work()  # what the first update left
+    node.background.work()  # what the first update left
     apply(node, "30000 100000", answer)
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     assert node.of_container("cpu.max.burst") == "15000"
 
 
@@ -291,7 +294,7 @@ def test_an_update_that_fails_is_not_remembered() -> None:
     node = bursting()
     node.create()
     node.update(asking(quota_us=400_000))
-    known = node.plugin.inventory.get("c1")
+    known = node.plugin.lifecycle.inventory.get("c1")
     assert known is not None
     assert known.files["cpu.max"] == FILES["cpu.max"]
 
@@ -304,7 +307,7 @@ def test_an_update_that_fails_is_undone() -> None:
     assert node.of_container("cpu.idle") == "1"
     node.update(asking(shares=1024), pod=OF_UNKNOWN)
     assert node.of_container("cpu.idle") == "0"
-    node.keeper.work_when_time_is_up()
+    node.background.work_when_time_is_up()
     assert node.of_container("cpu.idle") == "1"
 
 
@@ -314,10 +317,10 @@ def test_an_update_that_is_only_slow_is_done_again() -> None:
     node.create(pod=OF_UNKNOWN)
     node.start()
     node.update(asking(shares=1024), pod=OF_UNKNOWN)
-    node.keeper.work_when_time_is_up()
+    node.background.work_when_time_is_up()
     node.kernel.files[f"{CONTAINER}/cpu.idle"] = "0"  # as a runtime's write does
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     assert node.of_container("cpu.idle") == "1"
 
 
@@ -328,9 +331,9 @@ def test_an_update_that_ended_is_not_undone() -> None:
     node.start()
     node.update(asking(shares=1024), pod=OF_UNKNOWN)
     node.post_update()
-    node.keeper.work()
+    node.background.work()
     node.written()
-    node.keeper.work_when_time_is_up()
+    node.background.work_when_time_is_up()
     assert node.written() == {}
 
 
@@ -342,7 +345,7 @@ def test_protection_without_effect_is_told(
     node = Node(PROTECT.replace("true}", f"{str(raising).lower()}}}"))
     node.kernel.remove(CONTAINER)
     node.create(container_at(oom_score=998))
-    node.keeper.work_when_time_is_up()
+    node.background.work_when_time_is_up()
     told = "memory.low of containers has no effect: /kubepods has" in caplog.text
     assert told is not raising
     assert ("set memoryQoS.raiseAncestors: true" in caplog.text) is told
@@ -351,24 +354,24 @@ def test_protection_without_effect_is_told(
 def test_protection_is_looked_at_for_a_few_containers_and_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Many that come at once wake the keeper once, and say nothing new."""
+    """Many that come at once wake the background once, and say nothing new."""
     node = Node(PROTECT.replace("true}", "false}"))
     node.kernel.remove(CONTAINER)
     for _ in range(2):
-        for _ in range(MAX_CHECKED + 5):
+        for _ in range(MAX_BATCH + 5):
             node.create(container_at(oom_score=998))
-        assert len(node.keeper.timed) == 1
-        assert len(node.plugin._unchecked) == MAX_CHECKED
-        node.keeper.work_when_time_is_up()
-        assert node.plugin._unchecked == []
+        assert len(node.background.timed) == 1
+        assert len(node.plugin.lifecycle.protection) == MAX_BATCH
+        node.background.work_when_time_is_up()
+        assert len(node.plugin.lifecycle.protection) == 0
     assert caplog.text.count("has no effect") == 1
 
 
 def test_a_pod_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its containers, and what was raised for them is lowered."""
     node = Node(PROTECT)
-    hands = node.plugin._hands
-    assert hands is not None
+    writer = node.plugin.lifecycle.pending.writer
+    assert writer is not None
     calls: list[tuple[str, str]] = []
 
     def noting(name: str, cgroup: str) -> list[Outcome]:
@@ -376,12 +379,12 @@ def test_a_pod_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
         return []
 
     for name in ("forget", "lower"):
-        monkeypatch.setattr(hands, name, partial(noting, name))
+        monkeypatch.setattr(writer, name, partial(noting, name))
     node.create(container_at(oom_score=998))
-    node.keeper.work()
+    node.background.work()
     node.remove()
     node.remove_pod()
-    node.keeper.work()
+    node.background.work()
     assert calls == [("forget", CONTAINER), ("lower", POD), ("forget", POD)]
 
 
@@ -420,7 +423,7 @@ def test_files_that_the_runtime_drops_are_written_when_it_is_done(
         assert updated.resources == asked
         before = node.written()
         assert before["cpu.max.burst"] == "20000"  # the pod's, and lowered
-        node.keeper.work()
+        node.background.work()
     at = CONTAINER.removeprefix(f"{POD}/")
     assert node.written() == {
         f"{at}/cpu.weight": "100",
@@ -430,10 +433,10 @@ def test_files_that_the_runtime_drops_are_written_when_it_is_done(
     assert node.of_container("cpu.max.burst") == "20000"
 
 
-# DirectWriter
+# Opening direct writes
 
 
-def test_hands_are_opened_when_a_configuration_has_a_use_for_them() -> None:
+def test_the_writer_is_opened_when_a_configuration_has_a_use_for_them() -> None:
     """A node where nothing is written needs no journal, and no directory for it."""
     node = Node("")
     assert node.opened == 0
@@ -449,7 +452,7 @@ def test_hands_are_opened_when_a_configuration_has_a_use_for_them() -> None:
 @pytest.mark.parametrize(
     "config", ["repair: {enabled: true}", "adopt: {enabled: true}", BURST]
 )
-def test_any_of_these_has_a_use_for_hands(config: str) -> None:
+def test_any_of_these_has_a_use_for_the_writer(config: str) -> None:
     """Repair and adoption write even where no handler does."""
     assert Node(config).opened == 1
 
@@ -476,33 +479,33 @@ def refused() -> Refused:
 
 
 @pytest.fixture
-def plugin(refused: Refused) -> WritingPlugin:
-    found = WritingPlugin(FACTS, refused.kernel.tree, refused)
-    found.keeper = ByHand()
-    return found
+def plugin(refused: Refused) -> NodePlugin:
+    return plugin_on(FACTS, refused.kernel.tree, open_writer=refused)
 
 
 def test_without_a_journal_nothing_is_written_and_everything_answered(
-    refused: Refused, plugin: WritingPlugin, caplog: pytest.LogCaptureFixture
+    refused: Refused, plugin: NodePlugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What only we could do is left alone, the rest goes through the door."""
     configure(plugin, f"{BURST}\nrepair: {{enabled: true}}\nadopt: {{enabled: true}}")
-    assert caplog.messages == ["cgroups are not written: journal /x: Read-only"]
+    assert caplog.messages == [
+        "direct writes are off: journal /x: Read-only",
+        "repair: on, but direct writes are off: nothing is repaired",
+    ]
     assert not plugin.plan.facts.writable
-    assert isinstance(plugin.keeper, ByHand)
-    assert plugin.keeper.again is None
+    assert background_of(plugin).again is None
     answer = plugin.create_container(creation(pod_at(), container_at()))
     assert files_of(answer) == {**FILES, "cpu.max.burst": "50000"}
     updates = plugin.synchronize(*existing([pod_at()], [container_at()]))
     assert updates is not None
     assert len(updates) == 1
-    plugin.repair()
+    plugin.lifecycle.corrections.repair()
     plugin.close()
     assert refused.kernel.writes == []
 
 
 def test_a_journal_that_is_back_is_taken_at_the_next_reload(
-    refused: Refused, plugin: WritingPlugin
+    refused: Refused, plugin: NodePlugin
 ) -> None:
     """And what it makes possible is possible from then on."""
     configure(plugin, BURST)
@@ -512,7 +515,7 @@ def test_a_journal_that_is_back_is_taken_at_the_next_reload(
 
 
 def test_a_configuration_is_in_force_whole_or_not_at_all(
-    refused: Refused, plugin: WritingPlugin
+    refused: Refused, plugin: NodePlugin
 ) -> None:
     """Whatever goes wrong on the way, it goes wrong before anything has changed."""
     before = plugin.plan
@@ -523,36 +526,38 @@ def test_a_configuration_is_in_force_whole_or_not_at_all(
     assert plugin.failure_policy.value == "ignore"
 
 
-def test_a_new_configuration_never_meets_old_facts(refused: Refused) -> None:
+def test_a_new_configuration_never_meets_old_facts(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No container is decided about as if we could not write, when we can."""
     refused.failing = None
     seen: list[tuple[bool, bool]] = []
 
-    class Watched(WritingPlugin):
+    class Watched(CurrentPlan):
         def __setattr__(self, name: str, value: object) -> None:
             super().__setattr__(name, value)
-            if name == "_plan":
-                plan = self.plan
+            if name == "now":
+                plan = self.now
                 seen.append((plan.config.base.only_resources, plan.facts.writable))
 
-    plugin = Watched(FACTS, refused.kernel.tree, refused)
-    plugin.keeper = ByHand()
+    monkeypatch.setattr(lifecycle, "CurrentPlan", Watched)
+    plugin = plugin_on(FACTS, refused.kernel.tree, open_writer=refused)
     configure(plugin, BURST)
     assert seen == [(True, False), (True, True), (False, True)]
 
 
-def test_the_end_stops_the_keeper_and_then_the_hands(
+def test_the_end_stops_the_background_work_and_then_closes_the_writer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A job that is under way may still write."""
     node = Node(BURST)
     order: list[str] = []
-    monkeypatch.setattr(node.keeper, "stop", lambda: order.append("keeper"))
-    hands = node.plugin._hands
-    assert hands is not None
-    monkeypatch.setattr(hands, "close", lambda: order.append("hands"))
+    monkeypatch.setattr(node.background, "stop", lambda: order.append("background"))
+    writer = node.plugin.lifecycle.pending.writer
+    assert writer is not None
+    monkeypatch.setattr(writer, "close", lambda: order.append("writer"))
     node.plugin.close()
-    assert order == ["keeper", "hands"]
+    assert order == ["background", "writer"]
 
 
 def test_a_write_that_the_kernel_refuses_is_said_and_harms_nobody(
@@ -575,7 +580,7 @@ def test_a_path_that_is_no_pods_is_not_written_to() -> None:
         node.update(asking(quota_us=20_000), app, pod)
         node.post_update(app)
         node.synchronize([app], [pod])
-        node.keeper.work()
-        node.plugin.repair()
+        node.background.work()
+        node.plugin.lifecycle.corrections.repair()
         node.remove(app)
     assert node.kernel.writes == []

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from doors.nri.messages import container_at, pod_at
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import Node, configure
+from doors.nri.nodes import Node
 from support.trees import CONTAINER, POD, QOS
 
 from nriplugin.cgroup.journal.journal import Journal
-from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,13 +36,8 @@ class Journalled(Node):
     """A node whose originals are kept, so that what was raised can be lowered."""
 
     def __init__(self, config: str, journal: Journal) -> None:
-        super().__init__("")
-        tree = self.kernel.tree
+        super().__init__(config, journal=journal)
         self.kernel.remove(CONTAINER)
-        self.plugin._open_hands = lambda: DirectWriter(
-            tree, Executor(tree, journal=journal, refresh_s=0.0)
-        )
-        configure(self.plugin, config)
 
     def make(self, app: nri.Container) -> int:
         """Create a container as a runtime does; return its protection in pages."""
@@ -76,7 +69,7 @@ def test_a_new_container_keeps_its_protection_when_another_one_goes(
     node.create(second())
     node.kernel.remove(CONTAINER)
     node.remove(first())
-    node.keeper.work()
+    node.background.work()
     assert node.raised == [pages] * 3
     node.kernel.add(OTHER)
     node.kernel.files[f"{OTHER}/memory.low"] = str(pages * PAGE)
@@ -84,7 +77,7 @@ def test_a_new_container_keeps_its_protection_when_another_one_goes(
     assert node.raised == [pages] * 3
     node.kernel.remove(OTHER)
     node.remove(second())
-    node.keeper.work()
+    node.background.work()
     assert node.raised == [0, 0, 0]
 
 
@@ -94,7 +87,7 @@ def test_a_creation_that_the_runtime_refuses_leaves_nothing_raised(
     """It tells so by an end of the container that never had a cgroup."""
     node.create(first())
     node.remove(first())
-    node.keeper.work()
+    node.background.work()
     assert node.raised == [0, 0, 0]
 
 
@@ -107,7 +100,7 @@ def test_a_creation_that_ends_without_a_word_is_forgotten_at_synchronize(
     node.create(second())
     assert node.raised == [2 * pages] * 3
     node.synchronize([first()])
-    node.keeper.work()
+    node.background.work()
     assert node.raised == [pages] * 3
 
 
@@ -118,7 +111,7 @@ def test_a_creation_that_ends_without_a_word_goes_with_its_pod(
     node.create(first())
     node.kernel.remove(POD)
     node.remove_pod(pod_at())
-    node.keeper.work()
+    node.background.work()
     assert [node.file(f"{one}/memory.low") for one in ("/kubepods", QOS)] == ["0", "0"]
 
 
