@@ -12,15 +12,20 @@ from struct import Struct
 from google.protobuf.message import DecodeError
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.daemon.background import BackgroundThread
 from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.doors.nri.responses import adjustment
 from nriplugin.nri.dispatch import bind, drop_harmful
+from nriplugin.state.lifecycle import Lifecycle
 
 logging.disable()
 
 # Only those that are parsed: the plugin handles them.
 _HANDLERS = [
     (rpc, handler)
-    for rpc, handler in sorted(bind(plugin_on()).items())
+    for rpc, handler in sorted(
+        bind(NodePlugin(Lifecycle(BackgroundThread(), render=adjustment))).items()
+    )
     if handler.parse(b"") is not None
 ]
 _NUMBER = {rpc: number for number, (rpc, _) in enumerate(_HANDLERS)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nriplugin.convert import Resources
 from nriplugin.engine.cache_key import telling_keys
 from nriplugin.kube.annotations import ours
 from nriplugin.kube.qos import qos_of_cgroup
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MAX_DECISIONS = 512
 # The key keeps the texts that count, and one annotation alone may have 256 KiB.
 MAX_KEY_CHARACTERS = 4 * 1024
+
+_UNIFIED = Resources._fields.index("unified")
 
 
 class CachedDecision(NamedTuple):
@@ -68,13 +71,9 @@ class DecisionCache:
             held = sum([len(file) + len(value) for file, value in explicit])
             if held > MAX_KEY_CHARACTERS:
                 return None
-        numbers = (
-            resources.shares,
-            resources.quota_us,
-            resources.period_us,
-            resources.memory_limit_bytes,
-            explicit,
-        )
+        # Every number counts, also those that only lead to a refusal. `unified` may be
+        # a protobuf map, which cannot be part of a key.
+        numbers = (resources[:_UNIFIED], explicit)
         if self._numbers_only:
             return numbers
         has, says = pod.labels, pod.annotations

@@ -163,7 +163,7 @@ class PendingWrites:
         # Only after publishing the update is it safe to look at the other side.
         if before.id in self._being_written:
             update = self._updates[before.id] = update._replace(overtaken=True)
-        if self.writer is None:
+        if self.writer is None or (cancellation and cancellation.cancelled):
             return
         pod, cgroup = before.pod_cgroup, before.cgroup
         log_failures(self.writer.carry_out(writes, When.BEFORE, pod, cgroup))

@@ -1,4 +1,4 @@
-"""From any decision to the files: what the engine decides, the hands can write."""
+"""From any decision to the files: what the engine decides, the writer can write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.strategies import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from node.writing import hands_on, kernel_with
+from node.writing import kernel_with, writer_on
 from support.trees import CONTAINER, POD, QOS
 
 from nriplugin.cgroup.writing.updates import Status
@@ -57,8 +57,7 @@ def assert_not_refused(outcomes: list[Outcome]) -> None:
 
 
 def carry_out(decision: Decision, kernel: Kernel, when: When) -> None:
-    due = [write for write in decision.writes if write.when is when]
-    outcomes = hands_on(kernel).carry_out(due, POD, CONTAINER)
+    outcomes = writer_on(kernel).carry_out(decision.writes, when, POD, CONTAINER)
     assert_not_refused(outcomes)
 
 
@@ -80,7 +79,7 @@ def test_whatever_is_decided_can_be_carried_out(
     kernel = big_kernel(quota)
     for when in When:
         carry_out(decision, kernel, when)
-    assert_not_refused(hands_on(kernel).put(decision.files, CONTAINER))
+    assert_not_refused(writer_on(kernel).put(decision.files, CONTAINER))
     assert {path.rpartition("/")[0] for path, _ in kernel.writes} <= {*BRANCH}
 
 

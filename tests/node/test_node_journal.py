@@ -15,7 +15,7 @@ from nriplugin.cgroup.locate.detect import detect_node
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.updates import Status
-from nriplugin.engine.decision import Level
+from nriplugin.engine.decision import Level, When
 from nriplugin.errors import CgroupError, JournalError
 from nriplugin.node.direct_writes import DirectWriter
 
@@ -47,12 +47,12 @@ class Systemd:
 def test_systemd_is_asked_first() -> None:
     """What is written behind its back is gone with the next daemon-reload."""
     kernel, systemd = kernel_with(), Systemd()
-    hands = DirectWriter(kernel.tree, Executor(kernel.tree, writer=systemd))
+    writer = DirectWriter(kernel.tree, Executor(kernel.tree, writer=systemd))
     writes = [
         part("memory.low", 8192, Level.ANCESTORS),
         write("cpu.weight", "59"),
     ]
-    outcomes = hands.carry_out(writes, POD, CONTAINER)
+    outcomes = writer.carry_out(writes, When.BEFORE, POD, CONTAINER)
     assert all(outcome.by_writer for outcome in outcomes)
     assert ("memory.low", POD, "8192") in systemd.asked
     assert ("cpu.weight", CONTAINER, "59") in systemd.asked
@@ -76,13 +76,14 @@ def test_the_journal_knows_before_the_file_does(
 
     monkeypatch.setattr(kernel, "write", looking)
     journal = Journal(str(tmp_path))
-    hands = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal), journal)
-    hands.carry_out(
+    writer = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal), journal)
+    writer.carry_out(
         [part("memory.low", 8192, Level.ANCESTORS), write("cpu.weight", "59")],
+        When.BEFORE,
         POD,
         CONTAINER,
     )
-    hands.close()
+    writer.close()
     assert known == [True] * 4
 
 
@@ -92,16 +93,16 @@ def test_without_a_journal_to_write_nothing_is_written(
     """What could not be undone is refused."""
     kernel = kernel_with()
     journal = Journal(str(tmp_path))
-    hands = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal), journal)
+    writer = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal), journal)
 
     def full(_: object) -> None:
         raise JournalError("journal: disk full")
 
     monkeypatch.setattr(journal, "record", full)
-    [outcome] = hands.put({"cpu.weight": "59"}, CONTAINER)
+    [outcome] = writer.put({"cpu.weight": "59"}, CONTAINER)
     assert (outcome.status, outcome.reason) == (Status.REFUSED, "journal: disk full")
     assert kernel.writes == []
-    hands.close()
+    writer.close()
 
 
 def originals(directory: Path) -> list[str] | None:
@@ -126,9 +127,11 @@ def test_hands_of_a_node(
         tree = Tree(files, 2)
         if where == "environment":
             object.__setattr__(node, "plain", False)
-        hands = DirectWriter.of(node, tree, str(state) if where == "argument" else None)
-        [outcome] = hands.put({"cpu.weight": "59"}, CONTAINER)
-        hands.close()
+        writer = DirectWriter.of(
+            node, tree, str(state) if where == "argument" else None
+        )
+        [outcome] = writer.put({"cpu.weight": "59"}, CONTAINER)
+        writer.close()
     assert outcome.status is Status.WRITTEN
     assert (root / CONTAINER[1:] / "cpu.weight").read_text() == "59"
     assert originals(state) == (["100"] if where == "argument" else None)
@@ -146,6 +149,6 @@ def test_a_tree_that_cannot_be_written(
 
     monkeypatch.setattr(kernel, "write", read_only)
     with Journal(str(tmp_path)) as journal:
-        hands = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal))
-        outcomes = hands.put({"cpu.weight": "59", "pids.max": "7"}, CONTAINER)
+        writer = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal))
+        outcomes = writer.put({"cpu.weight": "59", "pids.max": "7"}, CONTAINER)
     assert [(o.status, o.errno) for o in outcomes] == [(Status.FAILED, EROFS)] * 2

@@ -10,9 +10,9 @@ from support.trees import CONTAINER, POD, QOS
 
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.engine.decision import Level
+from nriplugin.engine.decision import Level, When
 from nriplugin.node.direct_writes import DirectWriter
-from nriplugin.node.outcomes import GapWarnings
+from nriplugin.node.outcomes import ProtectionWarnings
 from nriplugin.node.protection import without_effect
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_protection_without_effect_is_put_into_words(
 
 def test_each_reason_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """A reason is a file and the level of the cgroup that lacks it, whoever's pod."""
-    warnings = GapWarnings()
+    warnings = ProtectionWarnings()
     other = f"{QOS}/podother"
     kernel = kernel_with(*ALL, other)
 
@@ -96,7 +96,7 @@ def test_each_reason_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         caplog.clear()
         files = {file: str(4 * PAGE)}
         gaps = without_effect(kernel.tree, pod, None, files, raised=False)
-        warnings.tell(gaps)
+        warnings.log(gaps)
         return [record.getMessage() for record in caplog.records]
 
     (line,) = told(POD)
@@ -123,18 +123,18 @@ def kernel() -> Kernel:
 
 
 @pytest.fixture
-def hands(kernel: Kernel, tmp_path: Path) -> Iterator[DirectWriter]:
+def writer(kernel: Kernel, tmp_path: Path) -> Iterator[DirectWriter]:
     """A DirectWriter that has raised all above two containers, of 4 and of 3 pages."""
     with Journal(str(tmp_path)) as journal:
         tree = kernel.tree
-        hands = DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0))
+        writer = DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0))
         for container, pages in ((CONTAINER, 4), (SIDECAR, 3)):
             wanted = part(LOW, pages * PAGE, Level.ANCESTORS)
-            hands.carry_out([wanted], POD, container)
+            writer.carry_out([wanted], When.BEFORE, POD, container)
             kernel.files[f"{container}/{LOW}"] = str(pages * PAGE)
         assert held_by(kernel) == [7, 7, 7]
         kernel.writes.clear()
-        yield hands
+        yield writer
 
 
 def held_by(kernel: Kernel) -> list[int]:
@@ -143,11 +143,11 @@ def held_by(kernel: Kernel) -> list[int]:
 
 
 def test_what_was_raised_is_lowered_from_the_bottom(
-    hands: DirectWriter, kernel: Kernel
+    writer: DirectWriter, kernel: Kernel
 ) -> None:
     """As far as the others need it, and in the end to what there was before us."""
     kernel.remove(CONTAINER)
-    hands.lower(POD)
+    writer.lower(POD)
     assert held_by(kernel) == [3, 3, 3]
     assert [path.rpartition("/")[0] for path, _ in kernel.writes] == [
         POD,
@@ -155,17 +155,17 @@ def test_what_was_raised_is_lowered_from_the_bottom(
         KUBEPODS,
     ]
     kernel.remove(SIDECAR)
-    hands.lower(POD)
+    writer.lower(POD)
     assert held_by(kernel) == [2, 0, 0]
 
 
 def test_what_somebody_else_set_since_is_theirs(
-    hands: DirectWriter, kernel: Kernel
+    writer: DirectWriter, kernel: Kernel
 ) -> None:
     """kubelet has an opinion of its own about these."""
     kernel.files[f"{QOS}/{LOW}"] = str(50 * PAGE)
     kernel.remove(CONTAINER)
-    hands.lower(POD)
+    writer.lower(POD)
     assert held_by(kernel) == [7, 50, 3]
 
 
@@ -179,20 +179,20 @@ def test_without_a_journal_nothing_is_lowered(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("cgroup", ["/", KUBEPODS, QOS, CONTAINER, "/system.slice"])
 def test_only_from_a_pod_upwards(
-    hands: DirectWriter, kernel: Kernel, cgroup: str
+    writer: DirectWriter, kernel: Kernel, cgroup: str
 ) -> None:
     """Anything else is a mistake, and nothing is written for it."""
     kernel.remove(CONTAINER)
-    assert hands.lower(cgroup) == []
+    assert writer.lower(cgroup) == []
 
 
 def test_cgroups_that_went_unseen_are_swept(
-    hands: DirectWriter, kernel: Kernel
+    writer: DirectWriter, kernel: Kernel
 ) -> None:
     """The journal would keep them until the next boot."""
     for one in (CONTAINER, SIDECAR, POD):
         kernel.remove(one)
-    hands.sweep()
-    executor = hands._executor
+    writer.sweep()
+    executor = writer._executor
     assert executor.original(f"{POD}/{LOW}", str(7 * PAGE)) is None
     assert executor.original(f"{QOS}/{LOW}", str(7 * PAGE)) == "0"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from node.writing import BURST, LOW, PAGE, hands_on, kernel_with, part
+from node.writing import BURST, LOW, PAGE, kernel_with, part, writer_on
 from support.trees import CONTAINER, POD, QOS, UID
 
 from nriplugin.cgroup.locate.paths import Driver, cgroup_path, pod_components
-from nriplugin.engine.decision import Level
+from nriplugin.engine.decision import Level, When
 
 SIDECAR = f"{POD}/{'a' * 64}"
 PAUSE = f"{POD}/{'b' * 64}"
@@ -46,7 +46,7 @@ def test_a_pods_burst_is_the_sum_of_its_containers(
 ) -> None:
     """Read from their cgroups, so that nothing has to be remembered."""
     kernel = kernel_with(*ALL, files=bursting(quota, **held).items())
-    hands_on(kernel).carry_out([part(BURST, 30000)], POD, CONTAINER)
+    writer_on(kernel).carry_out([part(BURST, 30000)], When.BEFORE, POD, CONTAINER)
     assert kernel.writes == [(f"{POD}/{BURST}", burst)]
 
 
@@ -54,7 +54,7 @@ def test_a_new_container_is_added_to_all_that_are_there() -> None:
     """It has no cgroup yet."""
     files = bursting("200000 100000", sidecar="50000", own="20000")
     kernel = kernel_with(*ALL, files=files.items())
-    hands_on(kernel).carry_out([part(BURST, 30000)], POD)
+    writer_on(kernel).carry_out([part(BURST, 30000)], When.BEFORE, POD)
     assert kernel.writes == [(f"{POD}/{BURST}", "100000")]
 
 
@@ -62,7 +62,10 @@ def test_a_new_container_is_added_to_all_that_are_there() -> None:
 def test_a_pod_without_a_quota_needs_no_burst(quota: str) -> None:
     """It would only stand in the way of a quota that comes later."""
     kernel = kernel_with(*ALL, files=bursting(quota, sidecar="50000").items())
-    assert hands_on(kernel).carry_out([part(BURST, 30000)], POD, CONTAINER) == []
+    assert (
+        writer_on(kernel).carry_out([part(BURST, 30000)], When.BEFORE, POD, CONTAINER)
+        == []
+    )
     assert kernel.writes == []
 
 
@@ -70,21 +73,21 @@ def test_a_pod_whose_quota_cannot_be_read_is_left_alone() -> None:
     """As if it had none."""
     kernel = kernel_with(*ALL)
     del kernel.files[f"{POD}/cpu.max"]
-    assert hands_on(kernel).carry_out([part(BURST, 30000)], POD) == []
+    assert writer_on(kernel).carry_out([part(BURST, 30000)], When.BEFORE, POD) == []
 
 
 def test_without_a_burst_the_rest_of_the_sum_counts() -> None:
     """A part of 0 takes away what the container had."""
     files = bursting("200000 100000", sidecar="50000", own="20000", pod="70000")
     kernel = kernel_with(*ALL, files=files.items())
-    hands_on(kernel).carry_out([part(BURST, 0)], POD, CONTAINER)
+    writer_on(kernel).carry_out([part(BURST, 0)], When.BEFORE, POD, CONTAINER)
     assert kernel.writes == [(f"{POD}/{BURST}", "50000")]
 
 
 def test_sums_other_than_bursts_have_no_quota() -> None:
     """Only the kernel's rule about bursts is about quotas."""
     kernel = kernel_with(*ALL, files=[(f"{SIDECAR}/{LOW}", str(PAGE))])
-    hands_on(kernel).carry_out([part(LOW, PAGE)], POD, CONTAINER)
+    writer_on(kernel).carry_out([part(LOW, PAGE)], When.BEFORE, POD, CONTAINER)
     assert kernel.writes == [(f"{POD}/{LOW}", str(2 * PAGE))]
 
 
@@ -95,7 +98,7 @@ def raise_low(
     files = {f"{cgroup}/{LOW}": value for cgroup, value in held.items()}
     kernel = kernel_with(*ALL, files=files.items())
     wanted = part(LOW, pages * PAGE, Level.ANCESTORS)
-    hands_on(kernel).carry_out([wanted], POD, container)
+    writer_on(kernel).carry_out([wanted], When.BEFORE, POD, container)
     assert {path.rpartition("/")[2] for path, _ in kernel.writes} <= {LOW}
     return [(path.rpartition("/")[0], _pages(value)) for path, value in kernel.writes]
 
@@ -161,7 +164,7 @@ def test_what_has_no_such_file_is_the_end() -> None:
     for cgroup in (QOS, "/kubepods"):
         del kernel.files[f"{cgroup}/{LOW}"]
     wanted = part(LOW, PAGE, Level.ANCESTORS)
-    outcomes = hands_on(kernel).carry_out([wanted], POD, CONTAINER)
+    outcomes = writer_on(kernel).carry_out([wanted], When.BEFORE, POD, CONTAINER)
     assert [outcome.update.cgroup for outcome in outcomes] == [POD]
     assert kernel.writes == [(f"{POD}/{LOW}", str(PAGE))]
 
@@ -169,11 +172,13 @@ def test_what_has_no_such_file_is_the_end() -> None:
 def test_once_raised_there_is_nothing_to_do() -> None:
     """Also for a number that the kernel rounds down to whole pages."""
     kernel = kernel_with(*ALL)
-    hands = hands_on(kernel)
+    writer = writer_on(kernel)
     wanted = [part(LOW, PAGE + 5, Level.ANCESTORS)]
-    hands.carry_out(wanted, POD, CONTAINER)
+    writer.carry_out(wanted, When.BEFORE, POD, CONTAINER)
     assert len(kernel.writes) == 3
-    assert all(outcome.ok for outcome in hands.carry_out(wanted, POD, CONTAINER))
+    assert all(
+        outcome.ok for outcome in writer.carry_out(wanted, When.BEFORE, POD, CONTAINER)
+    )
     assert len(kernel.writes) == 3
 
 
@@ -189,7 +194,7 @@ def test_nothing_above_kubepods_is_raised(
     branch = [cgroup_path(components[:depth], driver) for depth in depths]
     kernel = kernel_with(*branch, "/system.slice")
     wanted = part(LOW, PAGE, Level.ANCESTORS)
-    hands_on(kernel).carry_out([wanted], branch[-1])
+    writer_on(kernel).carry_out([wanted], When.BEFORE, branch[-1])
     raised = [path.removesuffix(f"/{LOW}") for path, _ in kernel.writes]
     assert raised == branch[len(root) :]
 
@@ -220,7 +225,9 @@ def test_whatever_the_files_hold(
         kernel.files[f"{cgroup}/{file}"] = str(value)
     kernel.files[f"{POD}/cpu.max"] = f"{quota} 100000"
     before = dict(kernel.files)
-    hands_on(kernel).carry_out([part(file, wanted, level)], POD, container)
+    writer_on(kernel).carry_out(
+        [part(file, wanted, level)], When.BEFORE, POD, container
+    )
     for path, value in kernel.writes:
         cgroup, _, name = path.rpartition("/")
         assert name == file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from cgroup.kernels import Kernel
-from node.writing import BURST, hands_on, kernel_with, part, write
+from node.writing import BURST, kernel_with, part, write, writer_on
 from support.trees import CGROUPS, CONTAINER, CONTAINER_ID, POD
 
 from nriplugin.cgroup.types.registry import Type
@@ -12,7 +12,7 @@ from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.updates import Status
 from nriplugin.convert.validate import check
 from nriplugin.engine.allowed_files import ALLOWABLE, check_raw
-from nriplugin.engine.decision import Level
+from nriplugin.engine.decision import Level, When
 from nriplugin.errors import ConfigError
 from nriplugin.node.direct_writes import DirectWriter, add_raw, updates_of
 
@@ -47,8 +47,8 @@ def test_a_pod_is_written_before_its_container() -> None:
     """The order is the decision's: what is above has to be there first."""
     kernel = kernel_with(files=[(f"{POD}/cpu.max", "100000 100000")])
     kernel.files[f"{CONTAINER}/cpu.max"] = "100000 100000"
-    outcomes = hands_on(kernel).carry_out(
-        [part(BURST, 40000), write(BURST, "40000")], POD, CONTAINER
+    outcomes = writer_on(kernel).carry_out(
+        [part(BURST, 40000), write(BURST, "40000")], When.BEFORE, POD, CONTAINER
     )
     assert kernel.writes == [
         (f"{POD}/{BURST}", "40000"),
@@ -62,22 +62,26 @@ def test_what_is_no_part_is_written_as_it_is() -> None:
     kernel = kernel_with(
         files=[(f"{at}/cpu.qos_level", "0") for at in (POD, CONTAINER)]
     )
-    hands_on(kernel).carry_out([write("cpu.qos_level", "-1", Level.POD)], POD)
+    writer_on(kernel).carry_out(
+        [write("cpu.qos_level", "-1", Level.POD)], When.BEFORE, POD
+    )
     assert kernel.writes == [(f"{POD}/cpu.qos_level", "-1")]
 
 
 def test_before_there_is_a_container_nothing_is_written_to_it() -> None:
     """The pod's part of the same decision is."""
     kernel = kernel_with(files=[(f"{POD}/cpu.max", "100000 100000")])
-    hands_on(kernel).carry_out([part(BURST, 5000), write(BURST, "5000")], POD)
+    writer_on(kernel).carry_out(
+        [part(BURST, 5000), write(BURST, "5000")], When.BEFORE, POD
+    )
     assert kernel.writes == [(f"{POD}/{BURST}", "5000")]
 
 
 def test_nothing_to_do_asks_nobody() -> None:
     """Most decisions have no writes."""
     kernel = kernel_with()
-    assert hands_on(kernel).carry_out([], POD, CONTAINER) == []
-    assert hands_on(kernel).put({}, CONTAINER) == []
+    assert writer_on(kernel).carry_out([], When.BEFORE, POD, CONTAINER) == []
+    assert writer_on(kernel).put({}, CONTAINER) == []
     assert kernel.reads == 0
 
 
@@ -105,8 +109,8 @@ def test_what_is_no_pod_is_not_written(pod: str) -> None:
         part("memory.low", 8192, Level.ANCESTORS),
         write("cpu.weight", "5"),
     ]
-    hands_on(kernel).carry_out(writes, pod)
-    hands_on(kernel).carry_out(writes, pod, f"{pod}/c")
+    writer_on(kernel).carry_out(writes, When.BEFORE, pod)
+    writer_on(kernel).carry_out(writes, When.BEFORE, pod, f"{pod}/c")
     assert kernel.writes == []
 
 
@@ -132,11 +136,11 @@ def test_what_is_no_container_of_the_pod_is_not_written(container: str) -> None:
         f"/kubepods/podother/{CONTAINER_ID}",
         f"{POD}/crio-conmon-{CONTAINER_ID}",
     )
-    hands = hands_on(kernel)
-    hands.carry_out([write("cpu.weight", "5")], POD, container)
+    writer = writer_on(kernel)
+    writer.carry_out([write("cpu.weight", "5")], When.BEFORE, POD, container)
     assert kernel.writes == []
     if not container.startswith("/kubepods/podother"):
-        hands.put({"cpu.weight": "5"}, container)
+        writer.put({"cpu.weight": "5"}, container)
         assert kernel.writes == []
 
 
@@ -149,8 +153,8 @@ def test_every_file_that_is_decided_can_be_written(file: str) -> None:
         check_raw(file, value)
     kernel = kernel_with()
     kernel.files.setdefault(f"{CONTAINER}/{file}", "0")
-    hands = hands_on(kernel)
-    outcomes = hands.put({file: value}, CONTAINER)
+    writer = writer_on(kernel)
+    outcomes = writer.put({file: value}, CONTAINER)
     assert {outcome.path for outcome in outcomes} == {f"{CONTAINER}/{file}"}
     assert {outcome.status for outcome in outcomes} == {Status.WRITTEN}
     assert kernel.files[f"{CONTAINER}/{file}"] == value.removeprefix("default ")
@@ -162,14 +166,14 @@ def test_cpu_max_is_two_types_and_one_write() -> None:
     types = [u.type for u in updates_of("cpu.max", "50000 20000", CONTAINER)]
     assert types == [Type.CPU_QUOTA, Type.CPU_PERIOD]
     kernel = kernel_with()
-    hands_on(kernel).put({"cpu.max": "50000 20000"}, CONTAINER)
+    writer_on(kernel).put({"cpu.max": "50000 20000"}, CONTAINER)
     assert kernel.writes == [(f"{CONTAINER}/cpu.max", "50000 20000")]
 
 
 def test_a_quota_alone_keeps_the_period() -> None:
     """As the kernel does."""
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.max", "max 20000")])
-    hands_on(kernel).put({"cpu.max": "50000"}, CONTAINER)
+    writer_on(kernel).put({"cpu.max": "50000"}, CONTAINER)
     assert kernel.files[f"{CONTAINER}/cpu.max"] == "50000 20000"
 
 
@@ -179,7 +183,7 @@ def test_quota_and_burst_together_in_whatever_order(old: str) -> None:
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.max", old)])
     kernel.files[f"{CONTAINER}/{BURST}"] = "15000"
     files = {BURST: "40000", "cpu.max": "50000 100000"}
-    outcomes = hands_on(kernel).put(files, CONTAINER)
+    outcomes = writer_on(kernel).put(files, CONTAINER)
     assert all(outcome.ok for outcome in outcomes)
     assert kernel.files[f"{CONTAINER}/{BURST}"] == "40000"
 
@@ -187,7 +191,7 @@ def test_quota_and_burst_together_in_whatever_order(old: str) -> None:
 def test_an_idle_container_is_woken_before_it_gets_a_weight() -> None:
     """The kernel takes no weight beside cpu.idle."""
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.idle", "1")])
-    outcomes = hands_on(kernel).put({"cpu.weight": "59", "cpu.idle": "0"}, CONTAINER)
+    outcomes = writer_on(kernel).put({"cpu.weight": "59", "cpu.idle": "0"}, CONTAINER)
     assert all(outcome.ok for outcome in outcomes)
     assert kernel.files[f"{CONTAINER}/cpu.weight"] == "59"
 
@@ -204,18 +208,18 @@ def test_what_a_file_holds_is_left_alone() -> None:
         files=[(f"{CONTAINER}/{file}", there) for file, (_, there) in shown.items()]
     )
     files = {file: wanted for file, (wanted, _) in shown.items()}
-    outcomes = hands_on(kernel).put(files, CONTAINER)
+    outcomes = writer_on(kernel).put(files, CONTAINER)
     assert [outcome.status for outcome in outcomes] == [Status.SKIPPED] * len(files)
     assert kernel.writes == []
     kernel.files[f"{CONTAINER}/cpu.uclamp.min"] = "12.51"
-    hands_on(kernel).put(files, CONTAINER)
+    writer_on(kernel).put(files, CONTAINER)
     assert kernel.writes == [(f"{CONTAINER}/cpu.uclamp.min", "12.5")]
 
 
 def test_a_cgroup_that_is_gone_is_no_error() -> None:
     """Containers go while somebody decides about them."""
     kernel = kernel_with()
-    hands = hands_on(kernel)
+    writer = writer_on(kernel)
     kernel.remove(POD)
     writes = [
         part(BURST, 5000),
@@ -223,9 +227,9 @@ def test_a_cgroup_that_is_gone_is_no_error() -> None:
         write("cpu.weight", "5", Level.POD),
         write("cpu.weight", "5"),
     ]
-    outcomes = hands.carry_out(writes, POD, CONTAINER)
+    outcomes = writer.carry_out(writes, When.BEFORE, POD, CONTAINER)
     assert [outcome.status for outcome in outcomes] == [Status.GONE] * 2
-    assert [o.status for o in hands.put({"cpu.weight": "5"}, CONTAINER)] == [
+    assert [o.status for o in writer.put({"cpu.weight": "5"}, CONTAINER)] == [
         Status.GONE
     ]
     assert kernel.writes == []
@@ -235,20 +239,20 @@ def test_forgotten_is_looked_at_again() -> None:
     """What was written to a cgroup that is gone says nothing about the next one."""
     kernel = kernel_with()
     tree = kernel.tree
-    hands = DirectWriter(tree, Executor(tree))
-    hands.put({"cpu.weight": "59"}, CONTAINER)
+    writer = DirectWriter(tree, Executor(tree))
+    writer.put({"cpu.weight": "59"}, CONTAINER)
     kernel.files[f"{CONTAINER}/cpu.weight"] = "1"
-    hands.put({"cpu.weight": "59"}, CONTAINER)
+    writer.put({"cpu.weight": "59"}, CONTAINER)
     assert kernel.files[f"{CONTAINER}/cpu.weight"] == "1"
-    hands.forget(POD)
-    hands.put({"cpu.weight": "59"}, CONTAINER)
+    writer.forget(POD)
+    writer.put({"cpu.weight": "59"}, CONTAINER)
     assert kernel.files[f"{CONTAINER}/cpu.weight"] == "59"
 
 
 def test_one_failure_is_its_own() -> None:
     """The kernel's answer is in the outcome, and the others are written."""
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.idle", "1")])
-    outcomes = hands_on(kernel).put(
+    outcomes = writer_on(kernel).put(
         {"cpu.weight": "59", "memory.high": "8192"}, CONTAINER
     )
     assert [outcome.status for outcome in outcomes] == [Status.FAILED, Status.WRITTEN]
@@ -258,7 +262,7 @@ def test_one_failure_is_its_own() -> None:
 def test_a_file_that_no_version_has_is_a_mistake_of_the_callers() -> None:
     """The engine decides about no such file."""
     with pytest.raises(ConfigError, match=r"'cpu\.nonsense' not found"):
-        hands_on(kernel_with()).put({"cpu.nonsense": "1"}, CONTAINER)
+        writer_on(kernel_with()).put({"cpu.nonsense": "1"}, CONTAINER)
 
 
 def test_files_with_a_type_keep_it() -> None:
@@ -286,9 +290,11 @@ def test_a_burst_is_also_for_the_cgroup_that_crun_has_below() -> None:
     kernel = kernel_with(*CGROUPS, inner)
     for cgroup in (CONTAINER, inner):
         kernel.files[f"{cgroup}/cpu.max"] = "50000 100000"
-    hands = hands_on(kernel)
-    hands.carry_out([write(BURST, "20000"), write("cpu.weight", "7")], POD, CONTAINER)
-    hands.put({BURST: "10000"}, CONTAINER)
+    writer = writer_on(kernel)
+    writer.carry_out(
+        [write(BURST, "20000"), write("cpu.weight", "7")], When.BEFORE, POD, CONTAINER
+    )
+    writer.put({BURST: "10000"}, CONTAINER)
     assert kernel.writes == [
         (f"{CONTAINER}/{BURST}", "20000"),
         (f"{inner}/{BURST}", "20000"),

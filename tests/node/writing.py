@@ -34,8 +34,8 @@ def part(file: str, value: int, level: Level = Level.POD) -> Write:
     return write(file, str(value), level, part=True)
 
 
-def hands_on(kernel: Kernel) -> DirectWriter:
-    """Return hands that remember nothing, so that every call looks at the files."""
+def writer_on(kernel: Kernel) -> DirectWriter:
+    """Return writer that remember nothing, so that every call looks at the files."""
     tree = kernel.tree
     return DirectWriter(tree, Executor(tree, refresh_s=0))
 

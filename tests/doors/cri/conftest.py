@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nriplugin.doors.cri.door import Door
+    from nriplugin.doors.cri.door import CRIDoor
 
 
 @pytest.fixture
@@ -22,14 +22,14 @@ def fake(tmp_path: Path) -> Iterator[FakeRuntime]:
 
 
 @pytest.fixture
-def door(fake: FakeRuntime, tmp_path: Path) -> Iterator[Door]:
+def door(fake: FakeRuntime, tmp_path: Path) -> Iterator[CRIDoor]:
     """The proxy before it."""
     with serving(fake, str(tmp_path / "proxy.sock")) as door:
         yield door
 
 
 @pytest.fixture
-def kubelet(door: Door, tmp_path: Path) -> Iterator[Client]:
+def kubelet(door: CRIDoor, tmp_path: Path) -> Iterator[Client]:
     """Who talks to the proxy."""
     with Client(str(tmp_path / "proxy.sock")) as client:
         yield client

@@ -7,20 +7,26 @@ import json
 import threading
 from concurrent import futures
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from nriplugin.api import cri_pb2 as cri
-from nriplugin.doors.cri.door import Door
+from nriplugin.daemon.background import BackgroundThread
+from nriplugin.doors.cri.door import CRIDoor
 from nriplugin.doors.cri.methods import RUNTIME_SERVICE
 from nriplugin.engine.model import NodeFacts
+from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from nriplugin.cgroup.types.tree import Tree
     from nriplugin.engine.decision import Decision
+    from nriplugin.node.direct_writes import DirectWriter
+    from nriplugin.node.ownership_records import OwnershipRecords
 
 Answer = TypeVar("Answer", bound=Message)
 UNLIMITED = [
@@ -317,13 +323,38 @@ def _info(spec: Any) -> dict[str, str]:
     return {"info": json.dumps({"runtimeSpec": spec})}
 
 
+def lifecycle_on(
+    facts: NodeFacts | None = None,
+    tree: Tree | None = None,
+    writer: DirectWriter | None = None,
+    records: OwnershipRecords | None = None,
+) -> Lifecycle:
+    """Return a life-cycle; with a writer, direct writes are on from the start."""
+    lifecycle = Lifecycle(
+        BackgroundThread(),
+        replace(facts or NodeFacts(), writable=False),
+        tree,
+        open_writer=None if writer is None else lambda: writer,
+        records=records,
+    )
+    lifecycle.open_writer()
+    return lifecycle
+
+
+def counts(door: CRIDoor) -> tuple[int, int]:
+    """Return how many pods and containers a door knows."""
+    pods, containers = door.lifecycle.inventory.ids()
+    return len(pods), len(containers)
+
+
 @contextmanager
 def serving(
     runtime: FakeRuntime, path: str, facts: NodeFacts | None = None, **options: Any
-) -> Iterator[Door]:
+) -> Iterator[CRIDoor]:
     """A proxy before a runtime, for a while."""
-    note = options.pop("note", lambda who, decision: None)
-    door = Door(runtime.path, facts or NodeFacts(), note=note, retry_s=0.05, **options)
+    parts = {name: options.pop(name, None) for name in ("tree", "writer", "records")}
+    lifecycle = lifecycle_on(facts, **parts)
+    door = CRIDoor(runtime.path, lifecycle, retry_s=0.05, **options)
     try:
         door.open(path)
         yield door

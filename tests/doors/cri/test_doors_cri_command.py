@@ -110,7 +110,8 @@ def test_it_serves_and_goes_when_told_to(process: Process, fake: FakeRuntime) ->
     assert not os.path.exists(process.path)
     log = process.log.read_text()
     assert f"serving unix://{process.path} for the runtime at unix://{fake.path}" in log
-    assert "runtime: fake 1.2.3, 0 pods, 0 containers; curve quadratic: " in log
+    assert "runtime: fake 1.2.3, 0 pods, 0 containers\n" in log
+    assert "curve: quadratic (no container to learn from" in log
     assert "Traceback" not in log
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nriplugin.doors.cri.door import Door
+    from nriplugin.doors.cri.door import CRIDoor
 
 METHODS = [
     rpc("Status"),
@@ -268,7 +268,7 @@ def test_a_stream_that_fails_after_some_messages(
 
 
 def test_a_caller_that_vanishes_ends_its_stream(
-    door: Door, fake: FakeRuntime, tmp_path: Path
+    door: CRIDoor, fake: FakeRuntime, tmp_path: Path
 ) -> None:
     """kubelet killed: the runtime must not go on for nobody."""
     ended = threading.Event()

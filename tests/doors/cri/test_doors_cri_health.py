@@ -13,7 +13,7 @@ from nriplugin.doors.cri.health import SERVICES
 if TYPE_CHECKING:
     from doors.cri.fakes import Client, FakeRuntime
 
-    from nriplugin.doors.cri.door import Door
+    from nriplugin.doors.cri.door import CRIDoor
 
 SERVING = HealthCheckResponse.SERVING
 NOT_SERVING = HealthCheckResponse.NOT_SERVING
@@ -53,7 +53,7 @@ def test_a_service_that_we_do_not_have(kubelet: Client) -> None:
 
 
 def test_who_watches_is_told_of_changes(
-    kubelet: Client, fake: FakeRuntime, door: Door
+    kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
     """When somebody's call finds the runtime away, and when it is back."""
     stub: Any = HealthStub(kubelet.channel)

@@ -9,6 +9,7 @@ from doors.cri.fakes import (
     Client,
     FakeRuntime,
     Notes,
+    counts,
     create_request,
     pod_config,
     rpc,
@@ -23,19 +24,19 @@ from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.convert import Curve
 from nriplugin.convert.readers import from_cri
-from nriplugin.doors.cri import interception
 from nriplugin.doors.cri.proxy import DECIDERS
 from nriplugin.engine.deciding import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
+from nriplugin.state import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nriplugin.doors.cri.door import Door
+    from nriplugin.doors.cri.door import CRIDoor
 
 RESOURCES: dict[str, Any] = {
     "cpu_shares": 512,
@@ -210,7 +211,7 @@ def test_nothing_is_touched_on_cgroup_v1(fake: FakeRuntime, tmp_path: Path) -> N
     with serving(fake, path, facts) as door, Client(path) as kubelet:
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
         kubelet.update(container_id, cpu_shares=1024)
-        assert door.inventory.counts() == (0, 0)
+        assert counts(door) == (0, 0)
     assert dict(created(fake)[0].config.linux.resources.unified) == {}
     assert dict(updated(fake)[0].linux.unified) == {}
 
@@ -258,20 +259,21 @@ def test_an_update_knows_the_numbers_of_those_before(
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
         kubelet.update(container_id, cpu_quota=80_000, cpu_period=100_000)
         kubelet.update(container_id, cpu_shares=1024)
-        known = door.inventory.container(container_id)
+        known = door.lifecycle.inventory.get(container_id)
         assert known is not None
-        resources = known.container.resources
+        assert known.kept is not None
+        resources = known.kept.resources
     assert (resources.shares, resources.quota_us) == (1024, 80_000)
     assert resources.memory_limit_bytes == 1 << 27
     assert created(fake)[0].config.linux.resources.unified["cpu.max.burst"] == "25000"
 
 
 def test_a_failed_update_changes_nothing_that_is_known(
-    kubelet: Client, fake: FakeRuntime, door: Door
+    kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
     """The runtime said no, so the container is as it was."""
     container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
-    before = door.inventory.container(container_id)
+    before = door.lifecycle.inventory.get(container_id)
 
     def refuse(request: bytes, context: Any) -> bytes:
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
@@ -280,28 +282,28 @@ def test_a_failed_update_changes_nothing_that_is_known(
     fake.answers[rpc("UpdateContainerResources")] = refuse
     with pytest.raises(grpc.RpcError):
         kubelet.update(container_id, cpu_shares=1024)
-    assert door.inventory.container(container_id) == before
+    assert door.lifecycle.inventory.get(container_id) == before
 
 
 # What is known
 
 
-def test_pods_and_containers_are_forgotten(kubelet: Client, door: Door) -> None:
+def test_pods_and_containers_are_forgotten(kubelet: Client, door: CRIDoor) -> None:
     """Each when it ends, and a pod's containers with it."""
     first, second = kubelet.run_pod(), kubelet.run_pod()
     stopped, removed = kubelet.create(first), kubelet.create(first)
     kubelet.create(second)
-    assert door.inventory.counts() == (2, 3)
+    assert counts(door) == (2, 3)
     kubelet.of_container("StopContainer", stopped)
     kubelet.of_container("RemoveContainer", removed)
-    assert door.inventory.counts() == (2, 1)
+    assert counts(door) == (2, 1)
     kubelet.of_pod("StopPodSandbox", second)
     kubelet.of_pod("RemovePodSandbox", first)
-    assert door.inventory.counts() == (0, 0)
+    assert counts(door) == (0, 0)
 
 
 def test_what_failed_is_not_forgotten(
-    kubelet: Client, fake: FakeRuntime, door: Door
+    kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
     """A container that could not be stopped is still there."""
     container_id = kubelet.create(kubelet.run_pod())
@@ -313,7 +315,7 @@ def test_what_failed_is_not_forgotten(
     fake.answers[rpc("StopContainer")] = refuse
     with pytest.raises(grpc.RpcError):
         kubelet.of_container("StopContainer", container_id)
-    assert door.inventory.container(container_id) is not None
+    assert door.lifecycle.inventory.get(container_id) is not None
 
 
 # What no request carries
@@ -332,9 +334,9 @@ def on_tree(fake: FakeRuntime, tmp_path: Path) -> Iterator[Client]:
         writable=True,
     )
     path = str(tmp_path / "tree.sock")
-    hands = DirectWriter(tree, Executor(tree))
+    writer = DirectWriter(tree, Executor(tree))
     with (
-        serving(fake, path, facts, tree=tree, hands=hands) as door,
+        serving(fake, path, facts, tree=tree, writer=writer) as door,
         Client(path) as kubelet,
     ):
         door.apply(
@@ -408,16 +410,16 @@ def test_a_stuck_engine_does_not_keep_what_is_known(
 ) -> None:
     """Pods and containers come and go while every decision hangs."""
     stuck = Broken()
-    monkeypatch.setattr(interception, "decide", stuck)
+    monkeypatch.setattr(lifecycle, "decide", stuck)
     path = str(tmp_path / "stuck.sock")
     with serving(fake, path, budget_s=0.05) as door, Client(path) as kubelet:
         sandbox_id = kubelet.run_pod()
         ids = [kubelet.create(sandbox_id, f"c{n}") for n in range(DECIDERS + 1)]
         other = kubelet.run_pod(uid="other")
-        assert door.inventory.pod(other) is not None
+        assert door.lifecycle.inventory.pod(other) is not None
         kubelet.of_container("StopContainer", ids[0])
         kubelet.of_pod("StopPodSandbox", sandbox_id)
-        assert door.inventory.pod(sandbox_id) is None
+        assert door.lifecycle.inventory.pod(sandbox_id) is None
         stuck.release.set()
 
 
@@ -439,7 +441,7 @@ def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
             path := str(tmp_path / "protection.sock"),
             facts,
             tree=tree,
-            hands=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
+            writer=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
         ) as door,
         Client(path) as kubelet,
     ):
@@ -447,6 +449,8 @@ def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
         door.apply(parse_config(text % "false", "test"))
         for _ in range(2):
             kubelet.create(pod, memory_limit_in_bytes=1 << 27)
+        # The background thread checks in batches.
+        wait_until(lambda: "has no effect" in caplog.text)
         assert caplog.text.count("has no effect: /kubepods has memory.low=0") == 1
         door.apply(parse_config(text % "true", "test"))
         container_id = kubelet.create(pod, memory_limit_in_bytes=1 << 27)
@@ -478,7 +482,7 @@ def test_what_was_raised_for_a_container_that_is_refused_is_lowered(
             path := str(tmp_path / "refused.sock"),
             NodeFacts(files=files, writable=True),
             tree=tree,
-            hands=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
+            writer=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
         ) as door,
         Client(path) as kubelet,
     ):
@@ -569,7 +573,7 @@ def test_an_engine_that_fails_or_is_slow(
 ) -> None:
     """`ignore` passes the request on, byte for byte; `fail` does not pass it on."""
     broken = Broken(error)
-    monkeypatch.setattr(interception, "decide", broken)
+    monkeypatch.setattr(lifecycle, "decide", broken)
     path = str(tmp_path / "broken.sock")
     with serving(fake, path, budget_s=0.1) as door, Client(path) as kubelet:
         door.apply(parse_config(f"failurePolicy: {policy}", "test"))
@@ -611,13 +615,14 @@ def test_refusals_are_noted(fake: FakeRuntime, tmp_path: Path) -> None:
     """Who it was about, and why; the container is made without the files."""
     notes = Notes()
     path = str(tmp_path / "noted.sock")
-    with serving(fake, path, note=notes.note) as door, Client(path) as kubelet:
+    with serving(fake, path) as door, Client(path) as kubelet:
+        door.lifecycle.log = notes  # type: ignore[assignment] # all that is called
         kubelet.create(
             kubelet.run_pod(),
             memory_limit_in_bytes=1 << 27,
             memory_swap_limit_in_bytes=1 << 20,
         )
-        assert door.inventory.counts() == (1, 1)
+        assert counts(door) == (1, 1)
     ((who, decision),) = notes.noted
     assert who == "default/web/app"
     assert [one.reason.value for one in decision.refused] == ["conversion"]
@@ -642,13 +647,12 @@ def test_a_strange_answer_reaches_the_caller(
 
 
 def test_a_curve_that_is_learned_later_counts_from_then_on(
-    kubelet: Client, fake: FakeRuntime, door: Door
+    kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
     """Facts may be replaced while serving."""
     sandbox_id = kubelet.run_pod()
     kubelet.create(sandbox_id, cpu_shares=512)
-    assert door.interceptor is not None
-    door.interceptor.learn({"curve": Curve.KEP}, {})
+    door.lifecycle.plans.learn({"curve": Curve.KEP})
     kubelet.create(sandbox_id, cpu_shares=512)
     weights = [
         one.config.linux.resources.unified["cpu.weight"] for one in created(fake)

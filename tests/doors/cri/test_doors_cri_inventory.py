@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from doors.cri.fakes import Client, FakeRuntime, create_request, pod_config, rpc
+from doors.cri.fakes import Client, FakeRuntime, counts, create_request, pod_config, rpc
 from support.harness import PATIENCE_S
 
 from nriplugin.api import cri_pb2 as cri
-from nriplugin.doors.cri.inventory import REMEMBERED_ENDS, Inventory, Known
-from nriplugin.engine.model import Container, Pod
+from nriplugin.state.inventory import (
+    REMEMBERED_ENDS,
+    ContainerEntry,
+    Inventory,
+    PodEntry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nriplugin.doors.cri.door import Door
+    from nriplugin.doors.cri.door import CRIDoor
 
 
 def refuse(request: bytes, context: Any) -> bytes:
@@ -58,7 +62,7 @@ class Overtaken:
 
 @pytest.mark.parametrize("with_pod", [True, False])
 def test_a_refused_creation(
-    kubelet: Client, fake: FakeRuntime, door: Door, with_pod: bool
+    kubelet: Client, fake: FakeRuntime, door: CRIDoor, with_pod: bool
 ) -> None:
     """The pod that the request describes may be gone, and nothing ends it again."""
     sandbox_id = kubelet.run_pod()
@@ -71,11 +75,11 @@ def test_a_refused_creation(
             request.sandbox_config.CopyFrom(pod_config())
         with pytest.raises(grpc.RpcError):
             kubelet.call("CreateContainer", request, cri.CreateContainerResponse)
-    assert door.inventory.counts() == (0, 0)
+    assert counts(door) == (0, 0)
 
 
 def test_a_refused_creation_leaves_the_pod_that_is_there(
-    kubelet: Client, fake: FakeRuntime, door: Door
+    kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
     """With its containers; the next one is made in it."""
     sandbox_id = kubelet.run_pod()
@@ -86,10 +90,10 @@ def test_a_refused_creation_leaves_the_pod_that_is_there(
     )
     with pytest.raises(grpc.RpcError):
         kubelet.create(sandbox_id)
-    assert door.inventory.counts() == (1, 1)
+    assert counts(door) == (1, 1)
     fake.answers[rpc("CreateContainer")] = create
     kubelet.create(sandbox_id)
-    assert door.inventory.counts() == (1, 2)
+    assert counts(door) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,11 @@ def test_a_refused_creation_leaves_the_pod_that_is_there(
     ],
 )
 def test_an_end_that_overtakes_an_update(
-    kubelet: Client, fake: FakeRuntime, door: Door, method: str, left: tuple[int, int]
+    kubelet: Client,
+    fake: FakeRuntime,
+    door: CRIDoor,
+    method: str,
+    left: tuple[int, int],
 ) -> None:
     """The update's answer comes last, and is about nothing."""
     sandbox_id = kubelet.run_pod()
@@ -116,11 +124,11 @@ def test_an_end_that_overtakes_an_update(
 
     update = Overtaken(fake, "UpdateContainerResources")
     update.by(lambda: kubelet.update(container_id, cpu_shares=1024), end)
-    assert door.inventory.counts() == left
+    assert counts(door) == left
 
 
 def test_an_end_that_overtakes_a_creation(
-    kubelet: Client, fake: FakeRuntime, door: Door
+    kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
     """A pod takes with it what is being made in it."""
     sandbox_id = kubelet.run_pod()
@@ -131,39 +139,39 @@ def test_an_end_that_overtakes_a_creation(
         lambda: kubelet.call("CreateContainer", request, kind),
         lambda: kubelet.of_pod("RemovePodSandbox", sandbox_id),
     )
-    assert door.inventory.counts() == (0, 0)
+    assert counts(door) == (0, 0)
 
 
 def test_an_update_of_what_nobody_knows(
-    kubelet: Client, fake: FakeRuntime, door: Door
+    kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
     """The runtime answers well for a container that it does not list as living."""
     fake.answers[rpc("UpdateContainerResources")] = lambda request, context: b""
     kubelet.update("ended-long-ago", cpu_shares=1024)
-    assert door.inventory.counts() == (0, 0)
+    assert counts(door) == (0, 0)
 
 
 def test_a_listing_does_not_bring_back_what_has_ended_since() -> None:
     """Also not what was never known before."""
     inventory = Inventory()
-    before = inventory.snapshot()
-    inventory.drop_container("c1")
+    before = inventory.ids()
+    inventory.drop("c1")
     inventory.drop_pod("p2")
+    pods = {one: PodEntry(one) for one in ("p1", "p2")}
     listed = {
-        "c1": Known("p1", Container(id="c1")),
-        "c2": Known("p2", Container(id="c2")),
-        "c3": Known("p1", Container(id="c3")),
+        one: ContainerEntry(one, pod=pods[pod])
+        for one, pod in (("c1", "p1"), ("c2", "p2"), ("c3", "p1"))
     }
-    inventory.renew(before, {"p1": Pod(), "p2": Pod()}, listed)
-    assert inventory.snapshot() == ({"p1"}, {"c3"})
+    inventory.merge(before, pods, listed)
+    assert inventory.ids() == ({"p1"}, {"c3"})
 
 
 def test_what_has_ended_is_not_remembered_for_ever() -> None:
     """IDs are never used again, so the last ones will do."""
     inventory = Inventory()
-    inventory.drop_container("first")
+    inventory.drop("first")
     for number in range(REMEMBERED_ENDS):
-        inventory.drop_container(str(number))
-    inventory.put_container("first", Known("p", Container()))
-    inventory.put_container("0", Known("p", Container()))
-    assert inventory.counts() == (0, 1)
+        inventory.drop(str(number))
+    inventory.put_late(ContainerEntry("first"))
+    inventory.put_late(ContainerEntry("0"))
+    assert inventory.ids() == (set(), {"first"})

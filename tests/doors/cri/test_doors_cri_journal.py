@@ -36,7 +36,7 @@ def test_the_next_sandbox_of_a_pod_is_in_the_same_cgroup(
             path := str(tmp_path / "journal.sock"),
             NodeFacts(files=files, writable=True),
             tree=tree,
-            hands=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
+            writer=DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0)),
         ) as door,
         Client(path) as kubelet,
     ):

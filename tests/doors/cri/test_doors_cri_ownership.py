@@ -10,7 +10,7 @@ from doors.cri.fakes import Client, serving
 
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.config import parse_config
-from nriplugin.doors.cri.messages import told_of
+from nriplugin.doors.cri.messages import container_of_status
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.model import NodeFacts
 from nriplugin.node.ownership_records import OwnershipRecords
@@ -91,7 +91,7 @@ def test_the_record_alone_says_what_is_not_ours() -> None:
     """Not every runtime shows its specification."""
     response = cri.ContainerStatusResponse()
     response.status.annotations["managed.cgroup2.nri.io"] = "memory.max=1;cpu.weight~7"
-    container = told_of("s", response).known.container
-    assert container.others == {"cpu.weight": "7"}
-    assert container.ours is not None
-    assert "cpu.weight" not in container.ours
+    record = container_of_status(response).record
+    assert record is not None
+    assert record.others == {"cpu.weight": "7"}
+    assert "cpu.weight" not in record.files

@@ -20,18 +20,20 @@ from support.trees import POD, QOS, UID, make_v2
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
-from nriplugin.doors.cri import interception, undecided
-from nriplugin.doors.cri.writing import Writing
+from nriplugin.doors.cri import immediate
 from nriplugin.engine.model import NodeFacts
 from nriplugin.engine.updating import decide_update
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
+from nriplugin.state import lifecycle
+from nriplugin.state.lifecycle import Lifecycle
+from nriplugin.state.pending import PendingWrites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from nriplugin.doors.cri.door import Door
+    from nriplugin.doors.cri.door import CRIDoor
 
 RESOURCES: dict[str, Any] = {
     "cpu_shares": 512,
@@ -65,7 +67,7 @@ class Trouble:
 @contextmanager
 def troubled(
     fake: FakeRuntime, path: str, policy: str = "", **options: Any
-) -> Iterator[tuple[Door, Client]]:
+) -> Iterator[tuple[CRIDoor, Client]]:
     """A proxy that does not wait for long."""
     options.setdefault("config", f"failurePolicy: {policy}" if policy else "")
     config = parse_config(options.pop("config"), "test")
@@ -96,14 +98,15 @@ def test_an_update_takes_effect_without_its_decision(
     with troubled(fake, str(tmp_path / "p.sock")) as (door, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
         with monkeypatch.context() as patch:
-            patch.setattr(interception, "decide_update", trouble)
+            patch.setattr(lifecycle, "decide_update", trouble)
             kubelet.update(container_id, **BIGGER)
             trouble.release.set()
         assert kept(fake, container_id) == FILES
-        known = door.inventory.container(container_id)
+        known = door.lifecycle.inventory.get(container_id)
         assert known is not None
-        assert known.container.resources.memory_limit_bytes == 1 << 28
-        assert known.container.ours == FILES
+        assert known.kept is not None
+        assert known.kept.resources.memory_limit_bytes == 1 << 28
+        assert known.ours == FILES
 
 
 @pytest.mark.parametrize("kind", ["bug", "slow"])
@@ -114,7 +117,7 @@ def test_with_policy_fail_the_call_ends(
     trouble = Trouble(kind)
     with troubled(fake, str(tmp_path / "p.sock"), "fail") as (_, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
-        monkeypatch.setattr(interception, "decide_update", trouble)
+        monkeypatch.setattr(lifecycle, "decide_update", trouble)
         with pytest.raises(grpc.RpcError) as caught:
             kubelet.update(container_id, **BIGGER)
         trouble.release.set()
@@ -137,7 +140,7 @@ def test_what_handlers_have_set_follows_too(
         # Half way from the request to the limit.
         assert kept(fake, container_id)["memory.high"] == str(96 << 20)
         with monkeypatch.context() as patch:
-            patch.setattr(Writing, "use", trouble)
+            patch.setattr(Lifecycle, "use_of", trouble)
             kubelet.update(container_id, **BIGGER)
             trouble.release.set()
         assert kept(fake, container_id) == {**FILES, "memory.high": str(160 << 20)}
@@ -150,7 +153,7 @@ def test_a_container_without_values_of_ours_gets_what_kubelet_sent(
     path = str(tmp_path / "p.sock")
     with troubled(fake, path, config="resources: {enabled: false}") as (_, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
-        monkeypatch.setattr(interception, "decide_update", Trouble("bug"))
+        monkeypatch.setattr(lifecycle, "decide_update", Trouble("bug"))
         asked = cri.UpdateContainerResourcesRequest(container_id=container_id)
         asked.linux.cpu_shares = 1024
         sent = asked.SerializeToString()
@@ -210,14 +213,14 @@ def test_an_update_that_needs_a_write_first(
         str(tmp_path / "p.sock"),
         facts=NodeFacts(files=files, writable=True, driver="cgroupfs"),
         tree=tree,
-        hands=DirectWriter(tree, Executor(tree)),
+        writer=DirectWriter(tree, Executor(tree)),
         config="cpuBurst: {enabled: true, percent: 50}",
     ) as (_, kubelet):
         sandbox_id = kubelet.run_pod(uid=UID, cgroup_parent=POD)
         container_id = kubelet.create(sandbox_id, **RESOURCES)
         assert kept(fake, container_id)["cpu.max.burst"] == "25000"
         with monkeypatch.context() as patch:
-            patch.setattr(Writing, "before", trouble)
+            patch.setattr(PendingWrites, "begin_update", trouble)
             with pytest.raises(grpc.RpcError) as caught:
                 kubelet.update(container_id, **BIGGER)
             trouble.release.set()
@@ -252,7 +255,7 @@ def test_with_a_defect_old_values_still_follow_the_numbers(
         sandbox_id = kubelet.run_pod(annotations=annotations)
         container_id = kubelet.create(sandbox_id, **RESOURCES)
         assert "memory.high" in kept(fake, container_id)
-        for module in (interception, undecided):
+        for module in (lifecycle, immediate):
             monkeypatch.setattr(module, "decide_update", Defective())
         kubelet.update(container_id, **BIGGER)
         assert kept(fake, container_id) == {**FILES, "memory.high": "max"}
@@ -264,7 +267,7 @@ def test_with_a_greater_defect_kubelet_is_told_to_try_again(
     """Better than an update that seems to be done."""
     with troubled(fake, str(tmp_path / "p.sock")) as (_, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
-        for module in (interception, undecided):
+        for module in (lifecycle, immediate):
             monkeypatch.setattr(module, "decide_update", Defective(always=True))
         with pytest.raises(grpc.RpcError) as caught:
             kubelet.update(container_id, **BIGGER)
@@ -278,7 +281,7 @@ def test_unless_the_configuration_wants_it_to_go_on(
     """A policy that somebody wrote down is a wish, also for updates."""
     with troubled(fake, str(tmp_path / "p.sock"), "ignore") as (_, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
-        for module in (interception, undecided):
+        for module in (lifecycle, immediate):
             monkeypatch.setattr(module, "decide_update", Defective(always=True))
         kubelet.update(container_id, **BIGGER)
     assert updates(fake) == 1

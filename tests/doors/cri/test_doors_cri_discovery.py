@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from doors.cri.fakes import Client, FakeRuntime, rpc, serving
+from doors.cri.fakes import Client, FakeRuntime, counts, rpc, serving
 from support.harness import PATIENCE_S, wait_until
 from support.trees import POD, QOS, UID, add_v2, make_v2
 
@@ -13,10 +13,10 @@ from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.convert import Curve
-from nriplugin.doors.cri.inventory import Inventory, Known
-from nriplugin.engine.model import Container, NodeFacts, Pod
+from nriplugin.engine.model import NodeFacts
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
+from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,15 +44,17 @@ def test_a_new_proxy_knows_what_the_old_one_knew(
             annotations={"a": "1"}, runtime_handler="crun", cgroup_parent=POD
         )
         container_id = kubelet.create(sandbox_id, oom_score_adj=999, **RESOURCES)
-        before = door.inventory.container(container_id)
-        pod_before = door.inventory.pod(sandbox_id)
+        before = door.lifecycle.inventory.get(container_id)
+        pod_before = door.lifecycle.inventory.pod(sandbox_id)
     with serving(fake, path) as door:
-        assert door.inventory.pod(sandbox_id) == pod_before
-        after = door.inventory.container(container_id)
+        assert door.lifecycle.inventory.pod(sandbox_id) == pod_before
+        after = door.lifecycle.inventory.get(container_id)
         assert before is not None
         assert after is not None
-        assert after.sandbox_id == sandbox_id
-        old, new = before.container, after.container
+        assert after.pod.id == sandbox_id
+        old, new = before.kept, after.kept
+        assert old is not None
+        assert new is not None
         assert (new.name, new.id, new.oom_score_adj) == ("app", container_id, 999)
         for field in ("shares", "quota_us", "memory_limit_bytes", "unified"):
             assert getattr(new.resources, field) == getattr(old.resources, field)
@@ -92,10 +94,10 @@ def test_a_container_made_behind_our_back(fake: FakeRuntime, tmp_path: Path) -> 
         door.apply(config)
         gold = someone.create(someone.run_pod(annotations={"tier": "gold"}))
         plain = someone.create(someone.run_pod())
-        assert door.inventory.counts() == (0, 0)
+        assert counts(door) == (0, 0)
         for one in (gold, plain):
             kubelet.update(one, cpu_shares=512)
-        assert door.inventory.counts() == (2, 2)
+        assert counts(door) == (2, 2)
     kind = cri.UpdateContainerResourcesRequest
     unified = [
         dict(one.linux.unified)
@@ -117,9 +119,8 @@ def test_a_runtime_that_comes_after_us(
         assert "runtime: does not answer: Version: " in caplog.text
         fake.pods["p1"] = cri.RunPodSandboxRequest()
         fake.start()
-        wait_until(lambda: door.inventory.counts() == (1, 0))
-        assert door.interceptor is not None
-        facts = door.interceptor.facts
+        wait_until(lambda: counts(door) == (1, 0))
+        facts = door.lifecycle.plan.facts
         assert (facts.runtime, facts.runtime_version) == ("fake", "1.2.3")
 
 
@@ -131,14 +132,14 @@ def test_a_runtime_that_was_away_is_asked_again(
     with serving(fake, path) as door, Client(path) as kubelet:
         sandbox_id = kubelet.run_pod()
         kept, lost = kubelet.create(sandbox_id), kubelet.create(sandbox_id)
-        before = door.inventory.container(kept)
+        before = door.lifecycle.inventory.get(kept)
         fake.stop()
         with pytest.raises(grpc.RpcError):
             kubelet.update(kept, cpu_shares=512)
         del fake.containers[lost]
         fake.start()
-        wait_until(lambda: door.inventory.container(lost) is None)
-        assert door.inventory.container(kept) == before
+        wait_until(lambda: door.lifecycle.inventory.get(lost) is None)
+        assert door.lifecycle.inventory.get(kept) == before
 
 
 @pytest.mark.parametrize("method", ["ListContainers", "ContainerStatus"])
@@ -158,7 +159,7 @@ def test_an_error_while_learning_is_not_an_empty_answer(
 
     fake.answers[rpc(method)] = sick
     with serving(fake, str(tmp_path / "proxy.sock")) as door:
-        wait_until(lambda: door.inventory.container(one))
+        wait_until(lambda: door.lifecycle.inventory.get(one))
     assert len(tries) == 3
 
 
@@ -175,23 +176,24 @@ def test_a_container_that_goes_while_we_ask(fake: FakeRuntime, tmp_path: Path) -
 
     fake.answers[rpc("ContainerStatus")] = going
     with serving(fake, str(tmp_path / "proxy.sock")) as door:
-        assert door.inventory.container(gone) is None
-        assert door.inventory.container(there) is not None
+        assert door.lifecycle.inventory.get(gone) is None
+        assert door.lifecycle.inventory.get(there) is not None
 
 
 def test_what_happens_while_we_ask_is_not_lost() -> None:
     """A listing is old when it arrives."""
     inventory = Inventory()
-    old, both, new = (Known("p", Container(id=one)) for one in ("old", "both", "new"))
-    inventory.put_container("old", old)
-    inventory.put_container("both", both)
-    before = inventory.snapshot()
-    inventory.put_container("new", new)
-    listed = Known("p", Container(id="both", name="less is known"))
-    other = Known("p", Container(id="other"))
-    inventory.renew(before, {"p": Pod()}, {"both": listed, "other": other})
-    assert inventory.snapshot() == ({"p"}, {"both", "new", "other"})
-    assert inventory.container("both") is both
+    pod = PodEntry("p")
+    old, both, new = (ContainerEntry(one, pod=pod) for one in ("old", "both", "new"))
+    inventory.put(old)
+    inventory.put(both)
+    before = inventory.ids()
+    inventory.put(new)
+    listed = ContainerEntry("both", "less is known", pod)
+    other = ContainerEntry("other", pod=pod)
+    inventory.merge(before, {"p": pod}, {"both": listed, "other": other})
+    assert inventory.ids() == ({"p"}, {"both", "new", "other"})
+    assert inventory.get("both") is both
 
 
 def on_tree(tmp_path: Path, *containers: tuple[str, int]) -> Any:
@@ -211,12 +213,14 @@ ID = "0123456789abcdef" * 4
 def test_what_ended_while_we_asked_is_not_learned_again() -> None:
     """The listing is from before its end."""
     inventory = Inventory()
-    inventory.put_pod("p", Pod())
-    inventory.put_container("c", Known("p", Container()))
-    before = inventory.snapshot()
+    pod = PodEntry("p")
+    container = ContainerEntry("c", pod=pod)
+    inventory.put_pod(pod)
+    inventory.put(container)
+    before = inventory.ids()
     inventory.drop_pod("p")
-    inventory.renew(before, {"p": Pod()}, {"c": Known("p", Container())})
-    assert inventory.snapshot() == (set(), set())
+    inventory.merge(before, {"p": pod}, {"c": container})
+    assert inventory.ids() == (set(), set())
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -266,12 +270,12 @@ def test_what_waits_for_a_start_outlives_a_restart_of_ours(
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
     facts = NodeFacts(files=container_files(tree, POD) or frozenset(), writable=True)
-    hands = DirectWriter(tree, Executor(tree, refresh_s=0))
+    writer = DirectWriter(tree, Executor(tree, refresh_s=0))
     config = parse_config("cpuQoS: {enabled: true, level: BE}", "test")
     path = str(tmp_path / "proxy.sock")
     for restart in (False, True):
         with (
-            serving(fake, path, facts, tree=tree, hands=hands) as door,
+            serving(fake, path, facts, tree=tree, writer=writer) as door,
             Client(path) as kubelet,
         ):
             door.apply(config)
@@ -283,7 +287,7 @@ def test_what_waits_for_a_start_outlives_a_restart_of_ours(
                 kubelet.of_container("StartContainer", container_id)
         if restart:
             with (
-                serving(fake, path, facts, tree=tree, hands=hands) as door,
+                serving(fake, path, facts, tree=tree, writer=writer) as door,
                 Client(path) as kubelet,
             ):
                 door.apply(config)
@@ -310,8 +314,7 @@ def test_a_pods_own_containers_count_before_the_nodes(
             file = root / parent[1:] / container_id / "cpu.weight"
             file.write_text(f"{weight}\n")
     with serving(fake, path, tree=tree) as door, Client(path) as kubelet:
-        assert door.interceptor is not None
-        assert door.interceptor.facts.curve is Curve.QUADRATIC
+        assert door.lifecycle.plan.facts.curve is Curve.QUADRATIC
         for sandbox_id, expected in ((other, "59"), (pod, "20")):
             kubelet.create(sandbox_id, "new", cpu_shares=512)
             sent = fake.requests(rpc("CreateContainer"), cri.CreateContainerRequest)
@@ -333,9 +336,9 @@ def test_a_runtime_that_is_slow_with_everything_does_not_keep_us_from_serving(
     with Client(fake.path) as behind:
         behind.create(behind.run_pod(), **RESOURCES)
     path = str(tmp_path / "proxy.sock")
-    with serving(fake, path, patience_s=0.05) as door, Client(path) as kubelet:
+    with serving(fake, path, first_contact_s=0.05) as door, Client(path) as kubelet:
         kubelet.run_pod()
-        assert door.inventory.counts() == (1, 0)
+        assert counts(door) == (1, 0)
     release.set()
 
 
@@ -391,8 +394,7 @@ def test_the_runtimes_own_curve_is_recognised(
     tree = on_tree(tmp_path, (ID, weight))
     path = str(tmp_path / "proxy.sock")
     with serving(fake, path, tree=tree) as door, Client(path) as kubelet:
-        assert door.interceptor is not None
-        assert door.interceptor.facts.curve is curve
+        assert door.lifecycle.plan.facts.curve is curve
         kubelet.create(sandbox_id, cpu_shares=1024)
     expected = {Curve.KEP: "39", Curve.QUADRATIC: "100", Curve.PROPORTIONAL: "100"}
     request = fake.requests(rpc("CreateContainer"), cri.CreateContainerRequest)[-1]
@@ -413,8 +415,7 @@ def test_what_the_runtime_did_counts_before_what_we_did(
             fake.containers[one] = fake.containers.pop(made)
     tree = on_tree(tmp_path, (ids[0], 20), (ids[1], 59), (ids[2], 59))
     with serving(fake, str(tmp_path / "proxy.sock"), tree=tree) as door:
-        assert door.interceptor is not None
-        assert door.interceptor.facts.curve is Curve.KEP
+        assert door.lifecycle.plan.facts.curve is Curve.KEP
 
 
 def test_a_curve_stays_when_there_is_nothing_left_to_learn_from(
@@ -428,14 +429,13 @@ def test_a_curve_stays_when_there_is_nothing_left_to_learn_from(
     path = str(tmp_path / "proxy.sock")
     tree = on_tree(tmp_path, (ID, 20))
     with serving(fake, path, tree=tree) as door, Client(path) as kubelet:
-        assert door.interceptor is not None
         fake.stop()
         with pytest.raises(grpc.RpcError):
             kubelet.create(sandbox_id)
         fake.containers.clear()
         fake.start()
-        wait_until(lambda: door.inventory.counts() == (1, 0))
-        assert door.interceptor.facts.curve is Curve.KEP
+        wait_until(lambda: counts(door) == (1, 0))
+        assert door.lifecycle.plan.facts.curve is Curve.KEP
 
 
 def test_a_slow_runtime_does_not_keep_us_from_serving(
@@ -455,4 +455,4 @@ def test_a_slow_runtime_does_not_keep_us_from_serving(
     with serving(fake, path, timeout_s=1) as door, Client(path) as kubelet:
         assert kubelet.raw(rpc("Status"), b"x") == b"echo:x"
         release.set()
-        wait_until(lambda: door.interceptor and door.interceptor.facts.runtime)
+        wait_until(lambda: door.lifecycle.plan.facts.runtime)
