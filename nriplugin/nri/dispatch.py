@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 _UNSUBSCRIBABLE = {"Configure", "Synchronize", "Shutdown", "StateChange"}
 
 
-class Handler(NamedTuple):
+class BoundMethod(NamedTuple):
     """How one RPC is served. Any: each row has message types of its own."""
 
     parse: Callable[[bytes], Any]
@@ -31,7 +31,7 @@ class Handler(NamedTuple):
     may_update: bool = False  # the response can carry updates of containers
 
 
-def bind(plugin: Plugin) -> dict[str, Handler]:
+def bind(plugin: Plugin) -> dict[str, BoundMethod]:
     """Return the handlers of a plugin by RPC."""
     table = {method.rpc: _bind_method(plugin, method) for method in METHODS}
     # Served even without handlers: an "unimplemented" would make a runtime fall back
@@ -55,10 +55,10 @@ def is_event(rpc: str) -> bool:
 
 
 # For what the plugin did not subscribe to: not even parsed.
-_NOBODY = Handler(parse=lambda payload: None, handle=lambda request: None)
+_NOBODY = BoundMethod(parse=lambda payload: None, handle=lambda request: None)
 
 
-def _bind_method(plugin: Plugin, method: Method) -> Handler:
+def _bind_method(plugin: Plugin, method: Method) -> BoundMethod:
     if not handles(plugin, method):
         return _NOBODY
     handler: Callable[..., Any] = getattr(plugin, method.handler)
@@ -75,17 +75,17 @@ def _bind_method(plugin: Plugin, method: Method) -> Handler:
 
     may_update = "update" in method.response.DESCRIPTOR.fields_by_name
     request = plugin.views.get(method.handler, method.request)
-    return Handler(request.FromString, handle, may_update)
+    return BoundMethod(request.FromString, handle, may_update)
 
 
-def _bind_state_change(plugin: Plugin) -> Handler:
+def _bind_state_change(plugin: Plugin) -> BoundMethod:
     def handle(change: nri.StateChangeEvent) -> None:
         method = BY_EVENT.get(change.event)
         if method is not None and method.kind is not Kind.QUESTION:
             bound[method.event].handle(change)
 
     bound = {method.event: _bind_method(plugin, method) for method in METHODS}
-    return Handler(nri.StateChangeEvent.FromString, handle)
+    return BoundMethod(nri.StateChangeEvent.FromString, handle)
 
 
 def drop_harmful(updates: Any, creating: str | None = None) -> None:  # noqa: ANN401

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.loglimit import LimitedLog
-    from nriplugin.nri.dispatch import Handler
+    from nriplugin.nri.connection import Connection
+    from nriplugin.nri.dispatch import BoundMethod
     from nriplugin.nri.plugin import Plugin
-    from nriplugin.nri.trunk import Trunk
     from nriplugin.wire.ttrpc import Call
 
 UPDATE = "UpdateContainer"
@@ -39,35 +39,35 @@ class Fallback:
     def __init__(
         self,
         plugin: Plugin,
-        trunk: Trunk,
-        handlers: Mapping[str, Handler],
+        connection: Connection,
+        handlers: Mapping[str, BoundMethod],
         log: LimitedLog,
     ) -> None:
         self._plugin = plugin
-        self._trunk = trunk
+        self._connection = connection
         self._handlers = handlers
         self._log = log
 
     def reply_to(self, call: Call, code: int, reason: str) -> bytes:
         """Return the bytes of an answer; `code` and `reason` are for a failure."""
-        trunk, stream_id, rpc = self._trunk, call.stream_id, call.method
+        connection, stream_id, rpc = self._connection, call.stream_id, call.method
         what = unknown(call.service, rpc)
         if what is not None:
-            return trunk.failure(stream_id, Code.UNIMPLEMENTED, what)
+            return connection.failure(stream_id, Code.UNIMPLEMENTED, what)
         if is_event(rpc):
-            return trunk.reply(stream_id, b"")
+            return connection.reply(stream_id, b"")
         if rpc == "Configure" or self._plugin.failure_policy is FailurePolicy.FAIL:
-            return trunk.failure(stream_id, code, reason)
+            return connection.failure(stream_id, code, reason)
         if rpc != UPDATE:
-            return trunk.reply(stream_id, b"")
+            return connection.reply(stream_id, b"")
         try:
-            return trunk.reply(stream_id, self._update(call.payload))
+            return connection.reply(stream_id, self._update(call.payload))
         except RequestFails as exc:
-            return trunk.failure(stream_id, code, f"{reason}: {exc}")
+            return connection.failure(stream_id, code, f"{reason}: {exc}")
         except Exception as exc:  # noqa: BLE001 - a supervisor: the node goes on
             line = "%s: the plugin has no answer in place of its handler's"
             self._log.log(logging.ERROR, line, rpc, exc_info=exc)
-            return trunk.reply(stream_id, b"")
+            return connection.reply(stream_id, b"")
 
     def _update(self, payload: bytes) -> bytes:
         request = self._handlers[UPDATE].parse(payload)

@@ -24,8 +24,10 @@ from nriplugin.errors import (
     RPCError,
 )
 from nriplugin.loglimit import LimitedLog
-from nriplugin.nri.dispatch import Handler, bind, drop_harmful, unknown
+from nriplugin.nri.connection import Connection
+from nriplugin.nri.dispatch import BoundMethod, bind, drop_harmful, unknown
 from nriplugin.nri.fallback import Fallback
+from nriplugin.nri.interim import DeferredEvent, InterimServer
 from nriplugin.nri.methods import (
     PLUGIN_CONNECTION,
     PLUGIN_SERVICE,
@@ -34,13 +36,11 @@ from nriplugin.nri.methods import (
 )
 from nriplugin.nri.plugin import subscription
 from nriplugin.nri.releases import NRI_VERSION, release_of, valid_mask
-from nriplugin.nri.standin import Deferred, StandIn
-from nriplugin.nri.trunk import Trunk
 from nriplugin.nri.updates import UpdateQueue
 from nriplugin.nri.watchdog import NO_DEADLINE, Watchdog
 from nriplugin.policy import FailurePolicy
-from nriplugin.wire.single import write_reply
-from nriplugin.wire.ttrpc import UNDECODABLE, Call, Code, RefusedStream
+from nriplugin.wire.single_frame import write_reply
+from nriplugin.wire.ttrpc import UNDECODABLE, Call, Code, RefusedCall
 
 if TYPE_CHECKING:
     import socket
@@ -78,18 +78,22 @@ class Session:
         self._launch = launch
         self._stats = stats
         self._limited = LimitedLog(_log)
-        self._trunk = Trunk(sock, serves=PLUGIN_CONNECTION, calls=RUNTIME_CONNECTION)
+        self._connection = Connection(
+            sock, serves=PLUGIN_CONNECTION, calls=RUNTIME_CONNECTION
+        )
         self._handlers = bind(plugin)
-        self._handlers["Configure"] = Handler(
+        self._handlers["Configure"] = BoundMethod(
             nri.ConfigureRequest.FromString, self._configure
         )
         synchronize = plugin.views.get("synchronize", nri.SynchronizeRequest)
-        self._handlers["Synchronize"] = Handler(
+        self._handlers["Synchronize"] = BoundMethod(
             synchronize.FromString, self._synchronize
         )
-        self._fallback = Fallback(plugin, self._trunk, self._handlers, self._limited)
-        self._inbox: deque[Call | RefusedStream | Answer | Deferred] = deque()
-        self._updates = UpdateQueue(self._trunk.client)
+        self._fallback = Fallback(
+            plugin, self._connection, self._handlers, self._limited
+        )
+        self._inbox: deque[Call | RefusedCall | Answer | DeferredEvent] = deque()
+        self._updates = UpdateQueue(self._connection.client)
         self._watchdog = Watchdog(self._handler_is_late, DEFAULT_REQUEST_TIMEOUT_S)
         self._registration = 0  # the stream of our RegisterPlugin call
         self._pods: list[nri.PodSandbox] = []
@@ -98,8 +102,8 @@ class Session:
         self._refused: ConfigError | None = None
         # Guards writing and the two below: who answers the request under way.
         self._writing = threading.Lock()
-        self._running: Call | Deferred | None = None
-        self._stand_in: StandIn | None = None
+        self._running: Call | DeferredEvent | None = None
+        self._interim: InterimServer | None = None
 
     # The life of a connection
 
@@ -125,16 +129,16 @@ class Session:
         finally:
             self._plugin.attach(None)
             self._watchdog.close()
-            self._trunk.close()
+            self._connection.close()
             self._updates.abandon()
 
     def stop(self) -> None:
         """End `run` after the request under way; from any thread or signal handler."""
         self._stopping = True
-        self._trunk.end(reading_only=True)
+        self._connection.end(reading_only=True)
 
     def _register(self) -> None:
-        self._trunk.limit_waiting(
+        self._connection.limit_waiting(
             receive_s=REGISTRATION_PATIENCE_S, send_s=SEND_PATIENCE_S
         )
         request = nri.RegisterPluginRequest(
@@ -142,19 +146,19 @@ class Session:
             plugin_idx=self._launch.idx,
             NRI_version=NRI_VERSION,
         )
-        self._registration, head, body = self._trunk.client.call(
+        self._registration, head, body = self._connection.client.call(
             RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString()
         )
-        self._trunk.send_call(head, body)
+        self._connection.send_call(head, body)
 
     def _serve(self) -> None:
-        inbox, receive = self._inbox, self._trunk.receive
+        inbox, receive = self._inbox, self._connection.receive
         while True:
             while inbox:
                 event = inbox.popleft()
-                if isinstance(event, (Call, Deferred)):
+                if isinstance(event, (Call, DeferredEvent)):
                     self._handle(event)
-                elif isinstance(event, RefusedStream):
+                elif isinstance(event, RefusedCall):
                     self._refuse(event)
                 else:
                     self._take_answer(event)
@@ -164,7 +168,7 @@ class Session:
 
     # Requests
 
-    def _handle(self, event: Call | Deferred) -> None:
+    def _handle(self, event: Call | DeferredEvent) -> None:
         """Parse, ask the plugin, answer: the request path, where every call counts."""
         call = event if isinstance(event, Call) else event.call
         stream_id, service, method, payload, _ = call
@@ -175,7 +179,7 @@ class Session:
             handler = self._handlers.get(method)
             if handler is None or service != PLUGIN_SERVICE:
                 what = unknown(service, method) or method
-                reply = self._trunk.failure(stream_id, Code.UNIMPLEMENTED, what)
+                reply = self._connection.failure(stream_id, Code.UNIMPLEMENTED, what)
             else:
                 parse, handle, may_update = handler
                 request = parse(payload)
@@ -189,19 +193,19 @@ class Session:
                     payload = response.SerializeToString()
                 reply = write_reply(
                     PLUGIN_CONNECTION, stream_id, payload
-                ) or self._trunk.reply(stream_id, payload)
+                ) or self._connection.reply(stream_id, payload)
         except Exception as exc:  # noqa: BLE001 - a supervisor: the node goes on
             reply = self._failure(call, exc)
         watchdog.deadline = NO_DEADLINE
         with self._writing:
-            stand_in = self._stand_in
-            if stand_in is None:
+            interim = self._interim
+            if interim is None:
                 self._running = None
                 if event is call:
-                    self._trunk.send(reply)
+                    self._connection.send(reply)
         self._stats.requests += 1
-        if stand_in is not None:
-            self._come_back(call, stand_in)
+        if interim is not None:
+            self._come_back(call, interim)
         if self._updates:
             self._send_update()
 
@@ -223,13 +227,13 @@ class Session:
         if failing or isinstance(exc, RequestFails):
             if call.method == "Synchronize":
                 self.established = False  # the runtime will close the connection
-            return self._trunk.failure(call.stream_id, code, reason)
+            return self._connection.failure(call.stream_id, code, reason)
         return self._fallback.reply_to(call, code, reason)
 
-    def _refuse(self, refusal: RefusedStream) -> None:
+    def _refuse(self, refusal: RefusedCall) -> None:
         self._limited.log(logging.WARNING, "refused a request: %s", refusal.reason)
         with self._writing:
-            self._trunk.send(self._trunk.failure(*refusal))
+            self._connection.send(self._connection.failure(*refusal))
 
     # The two requests that the session answers itself
 
@@ -276,7 +280,7 @@ class Session:
         if not self.established:
             self.established = True
             self._stats.connections += 1
-            self._trunk.limit_waiting(send_s=SEND_PATIENCE_S)
+            self._connection.limit_waiting(send_s=SEND_PATIENCE_S)
             self._plugin.attach(self._enqueue)
 
     # Calls of ours
@@ -299,7 +303,7 @@ class Session:
         # A lost connection is for the reading thread to notice and to report.
         with self._writing, contextlib.suppress(ConnectionClosed):
             if self._running is None and self._updates:
-                self._trunk.send_call(*self._updates.next_call())
+                self._connection.send_call(*self._updates.next_call())
 
     # A late handler
 
@@ -311,19 +315,19 @@ class Session:
             # answered after all, and another one begun.
             if event is None or self._watchdog.deadline > monotonic():
                 return
-            stand_in = StandIn(self._trunk, self._fallback, self._stats)
-            self._stand_in = stand_in
+            interim = InterimServer(self._connection, self._fallback, self._stats)
+            self._interim = interim
         self._stats.late += 1
         with contextlib.suppress(ConnectionClosed):  # `serve` will see it as well
             if isinstance(event, Call):
-                stand_in.answer(event)
-        self._inbox.extend(stand_in.serve())
-        stand_in.relieve()
+                interim.answer(event)
+        self._inbox.extend(interim.serve())
+        interim.relieve()
 
-    def _come_back(self, call: Call, stand_in: StandIn) -> None:
+    def _come_back(self, call: Call, interim: InterimServer) -> None:
         """On the request thread: the handler returned at last."""
-        stand_in.handler_is_back()
+        interim.handler_is_back()
         with self._writing:
-            self._stand_in = self._running = None
+            self._interim = self._running = None
         line = "%s: the handler was late, its answer was dropped"
         self._limited.log(logging.WARNING, line, call.method)

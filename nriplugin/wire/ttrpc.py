@@ -133,7 +133,7 @@ class Call(NamedTuple):
     timeout_ns: int
 
 
-class RefusedStream(NamedTuple):
+class RefusedCall(NamedTuple):
     """A request that cannot be served; the peer is owed this status."""
 
     stream_id: int
@@ -152,31 +152,31 @@ class Server:
         self.decoder = Decoder(max_request)
         self.last_stream = 0
 
-    def feed(self, data: memoryview) -> list[Call | RefusedStream]:
+    def feed(self, data: memoryview) -> list[Call | RefusedCall]:
         """Return the calls that `data` completes, and those to refuse."""
         accepted = map(self.accept, self.decoder.feed(data))
         return [call for call in accepted if call is not None]
 
-    def accept(self, message: Message) -> Call | RefusedStream | None:
+    def accept(self, message: Message) -> Call | RefusedCall | None:
         """Judge one message; None is for those that a server ignores."""
         stream_id, type_, payload, length = message
         if type_ != REQUEST:
             return None
         if stream_id % 2 == 0:
             reason = f"stream id {stream_id} is even, a client's are odd"
-            return RefusedStream(stream_id, Code.INVALID_ARGUMENT, reason)
+            return RefusedCall(stream_id, Code.INVALID_ARGUMENT, reason)
         if stream_id <= self.last_stream:
             reason = f"stream id {stream_id} is not above {self.last_stream}"
-            return RefusedStream(stream_id, Code.INVALID_ARGUMENT, reason)
+            return RefusedCall(stream_id, Code.INVALID_ARGUMENT, reason)
         self.last_stream = stream_id
         if payload is None:
             reason = f"message of {length} bytes, limit {self.max_request}"
-            return RefusedStream(stream_id, Code.RESOURCE_EXHAUSTED, reason)
+            return RefusedCall(stream_id, Code.RESOURCE_EXHAUSTED, reason)
         try:
             request = Request.FromString(payload)
         except UNDECODABLE:
             reason = "the request envelope cannot be decoded"
-            return RefusedStream(stream_id, Code.INVALID_ARGUMENT, reason)
+            return RefusedCall(stream_id, Code.INVALID_ARGUMENT, reason)
         return Call(
             stream_id,
             request.service,

@@ -63,7 +63,7 @@ def test_refused_requests_do_not_flood_the_log(
 
 def even_stream(peer: RawPeer) -> int:
     """Ask on a stream that is not a client's; return the code of the answer."""
-    peer.trunk.client._next_stream = 2
+    peer.connection.client._next_stream = 2
     peer.send("CreateContainer", b"")
     return peer.answer().code
 

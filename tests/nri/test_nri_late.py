@@ -39,7 +39,7 @@ class Stuck(Recorder):
     def come_back(self, peer: RawPeer) -> None:
         """Release the handler and wait until requests reach the plugin again."""
         self.release.set()
-        wait_until(lambda: peer.session._stand_in is None)
+        wait_until(lambda: peer.session._interim is None)
 
     def create_container(
         self, request: nri.CreateContainerRequest

@@ -55,7 +55,7 @@ def test_configure_may_come_before_the_registration_reply() -> None:
         registration = peer.receive()
         assert isinstance(registration, Call)
         peer.ask("Configure", nri.ConfigureRequest(), nri.ConfigureResponse)
-        peer.trunk.send(peer.trunk.reply(registration.stream_id, b""))
+        peer.connection.send(peer.connection.reply(registration.stream_id, b""))
         peer.ask("Synchronize", nri.SynchronizeRequest(), nri.SynchronizeResponse)
 
 
@@ -64,7 +64,9 @@ def test_refused_registration_ends_the_session() -> None:
     with raw_peer(Recorder()) as peer:
         registration = peer.receive()
         assert isinstance(registration, Call)
-        peer.trunk.send(peer.trunk.failure(registration.stream_id, 2, "bad name"))
+        peer.connection.send(
+            peer.connection.failure(registration.stream_id, 2, "bad name")
+        )
         peer.join()
     assert isinstance(peer.ended_with, RPCError)
     assert "bad name" in str(peer.ended_with)
@@ -375,12 +377,12 @@ def test_a_bad_request_is_refused_and_the_next_one_served(
     with raw_peer(Recorder()) as peer:
         peer.begin()
         head = ttrpc.HEADER.pack(len(payload), stream_id, ttrpc.REQUEST, 0)
-        peer.trunk.client._open.add(stream_id)
-        peer.trunk.send(mux.pack(1, head, payload))
+        peer.connection.client._open.add(stream_id)
+        peer.connection.send(mux.pack(1, head, payload))
         answer = peer.answer()
         assert answer.stream_id == stream_id
         assert answer.code == Code.INVALID_ARGUMENT
-        peer.trunk.client._next_stream = 201
+        peer.connection.client._next_stream = 201
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
 
 
@@ -424,7 +426,7 @@ def test_a_synchronize_of_an_old_runtime_may_be_long() -> None:
     """NRI up to 0.6.1 sends it in one message, whatever the limit of others."""
     plugin = Recorder()
     with raw_peer(plugin) as peer:
-        peer.trunk.client = Client(max_message=ttrpc.MAX_REQUEST)
+        peer.connection.client = Client(max_message=ttrpc.MAX_REQUEST)
         peer.accept_registration()
         peer.ask("Configure", nri.ConfigureRequest(), nri.ConfigureResponse)
         many = [nri.Container(id=f"c{i}", args=["x" * 100_000]) for i in range(100)]

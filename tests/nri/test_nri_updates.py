@@ -65,10 +65,10 @@ def test_one_call_at_a_time_and_in_order() -> None:
         assert ids == ["a"]
         # A request is served meanwhile, and the second update still waits.
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
-        peer.trunk.send(peer.trunk.failure(stream_id, 2, "no such container"))
+        peer.connection.send(peer.connection.failure(stream_id, 2, "no such container"))
         stream_id, ids = take_update(peer)
         assert ids == ["b"]
-        peer.trunk.send(peer.trunk.reply(stream_id, b""))
+        peer.connection.send(peer.connection.reply(stream_id, b""))
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
     assert isinstance(outcomes[0], RPCError)
     assert outcomes[0].message == "no such container"
@@ -86,7 +86,7 @@ def test_a_failing_callback_does_not_disturb(caplog: pytest.LogCaptureFixture) -
     with raw_peer(plugin) as peer:
         peer.begin()
         plugin.enqueue_update(update("a", cpu_weight="1"), done=done)
-        peer.trunk.send(peer.trunk.reply(take_update(peer)[0], b""))
+        peer.connection.send(peer.connection.reply(take_update(peer)[0], b""))
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
     assert "in the callback" in caplog.text
 
@@ -121,7 +121,7 @@ def test_a_callback_may_queue_the_next_update() -> None:
     with raw_peer(plugin) as peer:
         peer.begin()
         plugin.enqueue_update(update("a", cpu_weight="1"), done=done)
-        peer.trunk.send(peer.trunk.reply(take_update(peer)[0], b""))
+        peer.connection.send(peer.connection.reply(take_update(peer)[0], b""))
         assert take_update(peer)[1] == ["b"]
 
 

@@ -22,15 +22,15 @@ from wire.framing import (
 from nriplugin.errors import RemoteProtocolError
 from nriplugin.nri.testing.gopeer import GoDemux, GoReader
 from nriplugin.wire.mux import Demux
-from nriplugin.wire.single import read_call
-from nriplugin.wire.ttrpc import Answer, Call, Client, RefusedStream, Server
+from nriplugin.wire.single_frame import read_call
+from nriplugin.wire.ttrpc import Answer, Call, Client, RefusedCall, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from nriplugin.wire.ttrpc import Decoder
 
-Event = Call | RefusedStream | Answer
+Event = Call | RefusedCall | Answer
 
 # Small, so that short inputs reach them.
 MAX_FRAME, MAX_MESSAGE = 600, 80

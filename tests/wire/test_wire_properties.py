@@ -36,11 +36,11 @@ from wire.invariants import (
 )
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
+from nriplugin.nri.connection import Connection
 from nriplugin.nri.testing.gopeer import GoReader, go_pack
-from nriplugin.nri.trunk import Trunk
 from nriplugin.wire import mux, ttrpc
 from nriplugin.wire.mux import Demux, pack
-from nriplugin.wire.single import write_reply
+from nriplugin.wire.single_frame import write_reply
 from nriplugin.wire.ttrpc import Answer, Call, Decoder, Server
 
 if TYPE_CHECKING:
@@ -133,9 +133,9 @@ def receive_all(
             for chunk in chunks:
                 peer.send(chunk)
 
-    trunk = Trunk(sock, serves=PLUGIN, calls=RUNTIME, demux=demux)
+    connection = Connection(sock, serves=PLUGIN, calls=RUNTIME, demux=demux)
     for _ in range(CALLS):
-        trunk.client.call("s", "m", b"")
+        connection.client.call("s", "m", b"")
     sender = threading.Thread(target=send)
     sender.start()
     found: list[Event] = []
@@ -143,7 +143,7 @@ def receive_all(
     alone = 0
     try:
         while True:
-            call = trunk.receive(inbox)
+            call = connection.receive(inbox)
             found += inbox
             inbox.clear()
             if call is not None:
@@ -152,13 +152,13 @@ def receive_all(
     except (ConnectionClosed, RemoteProtocolError) as exc:
         return found, alone, str(exc)
     finally:
-        trunk.close()
+        connection.close()
         sender.join()
 
 
 @settings(quick, max_examples=150)
 @given(transfers(), st.booleans())
-def test_what_is_sent_arrives_at_a_trunk(
+def test_what_is_sent_arrives_at_a_connection(
     transfer: tuple[list[memoryview], list[Event]], plain: bool
 ) -> None:
     """As above through a socket, with the step for the common case and without."""
@@ -225,7 +225,7 @@ LONGEST = bytes.fromhex("0000000100000257" + "0000000100000000" * 4)
 @settings(quick, max_examples=150)
 @given(inputs, chunk_sizes, st.booleans())
 @example(LONGEST, [1], False)
-def test_any_bytes_at_a_trunk(data: bytes, sizes: list[int], plain: bool) -> None:
+def test_any_bytes_at_a_connection(data: bytes, sizes: list[int], plain: bool) -> None:
     """As above through a socket: the connection ends with a reason of ours."""
     general = Receiver(mux.MAX_FRAME, ttrpc.MAX_REQUEST, ttrpc.MAX_MESSAGE)
     events, error = general.feed(chop(data, (1,)))

@@ -41,7 +41,7 @@ from nriplugin.wire.ttrpc import (
     Code,
     Decoder,
     Message,
-    RefusedStream,
+    RefusedCall,
     Server,
 )
 
@@ -59,7 +59,7 @@ def call(stream_id: int, payload: bytes = b"", timeout_ns: int = 0) -> Call:
     return Call(stream_id, "service.Name", "Method", payload, timeout_ns)
 
 
-def serve(*messages: bytes, limit: int = MAX_REQUEST) -> list[Call | RefusedStream]:
+def serve(*messages: bytes, limit: int = MAX_REQUEST) -> list[Call | RefusedCall]:
     """Feed a new server."""
     return Server(limit).feed(memoryview(b"".join(messages)))
 
@@ -269,7 +269,7 @@ def test_a_server_refuses_a_bad_stream_id(stream_id: int, reason: str) -> None:
     """An even, reused or lower id is refused on that id, and the next call served."""
     first, refusal, last = serve(request(5), request(stream_id), request(7))
     assert (first, last) == (call(5), call(7))
-    assert isinstance(refusal, RefusedStream)
+    assert isinstance(refusal, RefusedCall)
     assert refusal[:2] == (stream_id, Code.INVALID_ARGUMENT)
     assert refusal.reason.startswith(reason)
 
@@ -278,10 +278,10 @@ def test_a_server_refuses_a_bad_stream_id(stream_id: int, reason: str) -> None:
 def test_a_server_refuses_an_undecodable_envelope(envelope: bytes) -> None:
     """Its stream is answered and used up; the next call is served."""
     refusal, again, last = serve(message(1, REQUEST, envelope), request(1), request(3))
-    assert isinstance(refusal, RefusedStream)
+    assert isinstance(refusal, RefusedCall)
     assert refusal[:2] == (1, Code.INVALID_ARGUMENT)
     assert "cannot be decoded" in refusal.reason
-    assert isinstance(again, RefusedStream)
+    assert isinstance(again, RefusedCall)
     assert last == call(3)
 
 
@@ -290,10 +290,10 @@ def test_a_server_refuses_what_is_too_long() -> None:
     body = len(request(1, bytes(99))) - TTRPC_HEADER.size
     data = request(1, bytes(100)), request(1), request(3, bytes(99))
     refusal, again, last = serve(*data, limit=body)
-    assert refusal == RefusedStream(
+    assert refusal == RefusedCall(
         1, Code.RESOURCE_EXHAUSTED, f"message of {body + 1} bytes, limit {body}"
     )
-    assert isinstance(again, RefusedStream)
+    assert isinstance(again, RefusedCall)
     assert last == call(3, bytes(99))
 
 
@@ -301,7 +301,7 @@ def test_sixteen_mib_is_the_limit() -> None:
     """By default a request of exactly 16 MiB is taken, and no longer one."""
     head = TTRPC_HEADER.pack(16 * MIB + 1, 1, REQUEST, 0)
     [refusal] = serve(head)
-    assert isinstance(refusal, RefusedStream)
+    assert isinstance(refusal, RefusedCall)
     assert refusal.code == Code.RESOURCE_EXHAUSTED
     envelope = len(request(1, bytes(16 * MIB))) - 10 - 16 * MIB
     [event] = serve(request(1, bytes(16 * MIB - envelope)))
@@ -493,7 +493,7 @@ def test_a_client_reports_an_answer_that_is_too_long() -> None:
 PURE_PYTHON = f"""
 from nriplugin.api.ttrpc_pb2 import Request
 from nriplugin.wire.mux import HEADER as MUX
-from nriplugin.wire.single import read_call
+from nriplugin.wire.single_frame import read_call
 from nriplugin.wire.ttrpc import HEADER, Client, Server
 request, response = {NOT_UTF8[REQUEST]!r}, {NOT_UTF8[RESPONSE]!r}
 call = memoryview(HEADER.pack(len(request), 1, 1, 0) + request)

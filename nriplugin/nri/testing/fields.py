@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.testing.ownership import REMOVAL
+from nriplugin.nri.testing.field_ownership import REMOVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from google.protobuf.message import Message
 
-    from nriplugin.nri.testing.ownership import Claims
+    from nriplugin.nri.testing.field_ownership import FieldOwnership
 
     Merge = Callable[["Overlay", "OwnedField"], None]
 
@@ -34,7 +34,7 @@ class Overlay(NamedTuple):
     collected: Message
     # The container that the next plugin is shown; None in an update.
     shown: Message | None
-    claims: Claims
+    ownership: FieldOwnership
 
     def value(self, field: OwnedField) -> Any:  # noqa: ANN401 - of any type
         """Return what the plugin set a field to."""
@@ -61,7 +61,7 @@ def lay_over(overlay: Overlay, fields: Iterable[OwnedField]) -> None:
     """Merge a plugin's answer with those of earlier plugins.
 
     Raises:
-        PluginsFailed: another plugin, or this one, has set the same before.
+        RequestRejected: another plugin, or this one, has set the same before.
     """
     for field in fields:
         if _is_given(overlay.given, field.path):
@@ -95,7 +95,7 @@ def _key_of(marked: str) -> str:
 
 def _set_message(overlay: Overlay, field: OwnedField) -> None:
     """Replace a message; a wrapper with a zero in it is a value like any other."""
-    overlay.claims.claim(field.name)
+    overlay.ownership.claim(field.name)
     for target in overlay.targets(field):
         target.SetInParent()
         target.CopyFrom(overlay.value(field))
@@ -103,7 +103,7 @@ def _set_message(overlay: Overlay, field: OwnedField) -> None:
 
 def _set_text(overlay: Overlay, field: OwnedField) -> None:
     """Replace a string."""
-    overlay.claims.claim(field.name)
+    overlay.ownership.claim(field.name)
     parent, _, name = field.path.rpartition(".")
     for target in overlay.targets(field._replace(path=parent)):
         setattr(target, name, overlay.value(field))
@@ -113,9 +113,9 @@ def _set_args(overlay: Overlay, field: OwnedField) -> None:
     """Replace the command line; an empty first argument overrides another plugin."""
     args = list(overlay.value(field))
     if not args[0]:
-        overlay.claims.clear(field.name)
+        overlay.ownership.clear(field.name)
         del args[0]
-    overlay.claims.claim(field.name)
+    overlay.ownership.claim(field.name)
     for target in overlay.targets(field):
         target[:] = args
 
@@ -131,12 +131,12 @@ def _set_rdt(overlay: Overlay, field: OwnedField) -> None:
     }
     if given.remove:
         for name in parts.values():
-            overlay.claims.clear(name)
+            overlay.ownership.clear(name)
         collected.Clear()
         collected.remove = True
     for part, name in parts.items():
         if given.HasField(part):
-            overlay.claims.claim(name)
+            overlay.ownership.claim(name)
             getattr(collected, part).SetInParent()
             getattr(collected, part).CopyFrom(getattr(given, part))
             collected.remove = False
@@ -148,7 +148,7 @@ def _set_rdt(overlay: Overlay, field: OwnedField) -> None:
 def _set_keys(overlay: Overlay, field: OwnedField) -> None:
     """Set keys of a map; there is no way to remove one."""
     for key, value in overlay.value(field).items():
-        overlay.claims.claim(field.name, key)
+        overlay.ownership.claim(field.name, key)
         for target in overlay.targets(field):
             target[key] = value
 
@@ -159,8 +159,8 @@ def _set_or_remove_keys(overlay: Overlay, field: OwnedField) -> None:
     removed = [key for key in given if key.startswith(REMOVAL)]
     for key in given.keys() - removed:
         if REMOVAL + key in removed:
-            overlay.claims.clear(field.name, key)
-        overlay.claims.claim(field.name, key)
+            overlay.ownership.clear(field.name, key)
+        overlay.ownership.claim(field.name, key)
         for target in overlay.targets(field):
             _put(target, key, given[key])
     for key in removed:
@@ -177,7 +177,7 @@ def _put(target: Any, key: str, value: Any) -> None:  # noqa: ANN401 - any map
 def _append(overlay: Overlay, field: OwnedField, key: str) -> None:
     """Add to a list whose entries have a key; there is no way to remove one."""
     for entry in overlay.value(field):
-        overlay.claims.claim(field.name, getattr(entry, key))
+        overlay.ownership.claim(field.name, getattr(entry, key))
         for target in overlay.targets(field):
             target.append(entry)
 
@@ -191,7 +191,7 @@ def _append_unowned(overlay: Overlay, field: OwnedField) -> None:
 def _append_hooks(overlay: Overlay, field: OwnedField) -> None:
     """Add to the hooks, whose owners are noted but never in conflict."""
     if overlay.value(field).ListFields():
-        overlay.claims.share(field.name)
+        overlay.ownership.share(field.name)
     for target in overlay.targets(field):
         target.MergeFrom(overlay.value(field))
 
@@ -206,11 +206,11 @@ def _set_entries(
     removed = {_key_of(getattr(entry, key)): entry for entry in marked}
     collected, shown = overlay.targets(field)
     for taken in removed.keys() & _keys(collected, key):
-        overlay.claims.clear(field.name, taken)
+        overlay.ownership.clear(field.name, taken)
     _discard(collected, key, removed)
     _discard(shown, key, {*removed, *_keys(added, key)})
     for entry in added:
-        overlay.claims.claim(field.name, getattr(entry, key))
+        overlay.ownership.claim(field.name, getattr(entry, key))
         collected.append(entry)
         shown.append(_as_shown(entry))
     if tell_removals:
@@ -223,7 +223,7 @@ def _set_namespaces(overlay: Overlay, field: OwnedField) -> None:
     by_type = {entry.type: entry for entry in shown}
     for entry in overlay.value(field):
         kind = _key_of(entry.type)
-        overlay.claims.claim(field.name, kind)
+        overlay.ownership.claim(field.name, kind)
         by_type.pop(kind, None)
         if entry.type == kind:
             by_type[kind] = entry

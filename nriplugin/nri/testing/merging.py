@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.nri.testing.field_ownership import FieldOwnership
 from nriplugin.nri.testing.fields import ADJUSTED, UPDATED, Overlay, lay_over
-from nriplugin.nri.testing.ownership import Claims
-from nriplugin.nri.testing.roster import PluginsFailed
+from nriplugin.nri.testing.registered_plugins import RequestRejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Updates:
+class MergedUpdates:
     """The updates of containers that answers ask for, merged container by container.
 
     `request` is the update that kubelet asked for, if that is what the plugins are
@@ -41,7 +41,7 @@ class Updates:
         """Merge the updates of one plugin's answer.
 
         Raises:
-            PluginsFailed: one sets what is set already, and does not allow failure, or
+            RequestRejected: one sets what is set already, and does not allow failure, or
                 is about the container that is being created.
         """
         for update in updates:
@@ -49,7 +49,7 @@ class Updates:
             merged.ignore_failure &= update.ignore_failure
             try:
                 self._lay_over(merged, update, plugin)
-            except PluginsFailed:
+            except RequestRejected:
                 if not update.ignore_failure:
                     raise
 
@@ -66,7 +66,7 @@ class Updates:
 
     def _merged_update(self, container_id: str, plugin: str) -> nri.ContainerUpdate:
         if container_id == self._creating:
-            raise PluginsFailed(
+            raise RequestRejected(
                 f"plugin {plugin} asked to update {container_id} in creation"
             )
         merged = self._merged.get(container_id)
@@ -87,21 +87,21 @@ class Updates:
             base = request.linux_resources
         else:
             request, base = None, merged.linux.resources
-        claims = Claims(self.owners.owners[update.container_id], plugin)
+        ownership = FieldOwnership(self.owners.owners[update.container_id], plugin)
         # A copy, so that a failure that the plugin allows changes nothing.
         copy = nri.ContainerUpdate()
         copy.linux.resources.CopyFrom(base)
-        lay_over(Overlay(update, copy, None, claims), UPDATED)
+        lay_over(Overlay(update, copy, None, ownership), UPDATED)
         if base.HasField("pids"):
             # The library looks for a limit in its copy and not in the answer, so that
             # the request's own limit is claimed, and the answer's has no effect.
-            claims.claim(nri.PidsLimit)
+            ownership.claim(nri.PidsLimit)
         merged.linux.resources.CopyFrom(copy.linux.resources)
         if request is not None:
             request.linux_resources.CopyFrom(copy.linux.resources)
 
 
-class Adjustments:
+class MergedAdjustment:
     """The adjustments of a container that is being created, merged field by field.
 
     The request's container gets them too, for the plugins that are yet to be asked.
@@ -109,16 +109,16 @@ class Adjustments:
 
     def __init__(self, request: nri.CreateContainerRequest) -> None:
         self.adjust = nri.ContainerAdjustment()
-        self.updates = Updates(creating=request.container.id)
+        self.updates = MergedUpdates(creating=request.container.id)
         self._container = request.container
 
     def take(self, answer: nri.CreateContainerResponse, plugin: str) -> None:
         """Merge one plugin's answer.
 
         Raises:
-            PluginsFailed: it sets what is set already, or updates this container.
+            RequestRejected: it sets what is set already, or updates this container.
         """
         container = self._container
-        claims = Claims(self.updates.owners.owners[container.id], plugin)
-        lay_over(Overlay(answer.adjust, self.adjust, container, claims), ADJUSTED)
+        ownership = FieldOwnership(self.updates.owners.owners[container.id], plugin)
+        lay_over(Overlay(answer.adjust, self.adjust, container, ownership), ADJUSTED)
         self.updates.take(answer.update, plugin)

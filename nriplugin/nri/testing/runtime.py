@@ -32,15 +32,19 @@ from typing import TYPE_CHECKING, Self
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.launch import ENV_INDEX, ENV_NAME, ENV_SOCKET
 from nriplugin.nri.methods import BY_RPC
-from nriplugin.nri.testing.merging import Adjustments, Updates
-from nriplugin.nri.testing.roster import Behaviour, PluginsFailed, Roster
+from nriplugin.nri.testing.merging import MergedAdjustment, MergedUpdates
+from nriplugin.nri.testing.registered_plugins import (
+    Behaviour,
+    RegisteredPlugins,
+    RequestRejected,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nriplugin.nri.testing.link import Link
+    from nriplugin.nri.testing.plugin_connection import PluginConnection
 
-__all__ = ["Behaviour", "Created", "EmbeddedRuntime", "PluginsFailed", "Updated"]
+__all__ = ["Behaviour", "Created", "EmbeddedRuntime", "RequestRejected", "Updated"]
 
 # A plugin launched by a runtime finds its socket here.
 LAUNCH_FD = 3
@@ -62,7 +66,7 @@ class Updated:
     updates: list[nri.ContainerUpdate] = field(default_factory=list)
 
 
-class EmbeddedRuntime(Roster):
+class EmbeddedRuntime(RegisteredPlugins):
     """An NRI runtime without containers. Its methods are called one at a time."""
 
     def __init__(
@@ -133,7 +137,9 @@ class EmbeddedRuntime(Roster):
         self._spawn(self.admit, ours)
         return pid
 
-    def wait_for_plugin(self, count: int = 1, timeout_s: float = 10.0) -> Link:
+    def wait_for_plugin(
+        self, count: int = 1, timeout_s: float = 10.0
+    ) -> PluginConnection:
         """Wait until so many registrations were synchronized; return the last one's.
 
         Raises:
@@ -181,11 +187,11 @@ class EmbeddedRuntime(Roster):
         """Ask the plugins to adjust a container, then tell them it was created.
 
         Raises:
-            PluginsFailed: a plugin answered with an error, two set the same field, or
+            RequestRejected: a plugin answered with an error, two set the same field, or
                 a validator rejected the result.
         """
         request = nri.CreateContainerRequest(pod=pod, container=container)
-        merged = Adjustments(request)
+        merged = MergedAdjustment(request)
         self.ask(BY_RPC["CreateContainer"], request, merged.take)
         result = Created(merged.adjust, merged.updates.others())
         self.validate(
@@ -221,12 +227,12 @@ class EmbeddedRuntime(Roster):
         """Ask the plugins about new resources; return what would be applied.
 
         Raises:
-            PluginsFailed: a plugin answered with an error, or two set the same field.
+            RequestRejected: a plugin answered with an error, or two set the same field.
         """
         request = nri.UpdateContainerRequest(
             pod=pod, container=container, linux_resources=resources
         )
-        updates = Updates(request)
+        updates = MergedUpdates(request)
         self.ask(
             BY_RPC["UpdateContainer"],
             request,
@@ -242,7 +248,7 @@ class EmbeddedRuntime(Roster):
     ) -> list[nri.ContainerUpdate]:
         """Tell the plugins that a container stopped; return their updates of others."""
         container.state = nri.CONTAINER_STOPPED
-        updates = Updates()
+        updates = MergedUpdates()
         self.ask(
             BY_RPC["StopContainer"],
             nri.StopContainerRequest(pod=pod, container=container),

@@ -13,7 +13,7 @@ from nriplugin.nri import Plugin
 from nriplugin.nri.testing.runtime import (
     Behaviour,
     EmbeddedRuntime,
-    PluginsFailed,
+    RequestRejected,
     Updated,
 )
 
@@ -91,7 +91,7 @@ def test_two_plugins_that_set_one_file_fail_the_creation(tmp_path: Path) -> None
     first = Adjuster(adjusting(cpu_weight="1", memory_high="5"))
     second = Adjuster(adjusting(cpu_weight="1"))
     both = pytest.raises(
-        PluginsFailed,
+        RequestRejected,
         match=r"plugins 10-a and 20-b both set CgroupsUnified cpu\.weight",
     )
     with beside_each_other(tmp_path, first, second) as runtime, both:
@@ -128,7 +128,7 @@ def test_a_removal_marker_overrides_another_plugin(tmp_path: Path) -> None:
 def test_a_plugin_conflicts_with_itself(tmp_path: Path) -> None:
     """Two entries for one container must not set the same."""
     twice = Updater(shares(5), shares(5))
-    itself = pytest.raises(PluginsFailed, match="10-a and 10-a both set CPUShares")
+    itself = pytest.raises(RequestRejected, match="10-a and 10-a both set CPUShares")
     with beside_each_other(tmp_path, twice) as runtime, itself:
         resize(runtime)
 
@@ -160,7 +160,7 @@ def test_a_request_that_is_echoed_is_claimed(tmp_path: Path) -> None:
 
     with beside_each_other(tmp_path, Echo()) as runtime:
         assert len(resize(runtime).resources.hugepage_limits) == 2
-    both = pytest.raises(PluginsFailed, match="10-a and 20-b both set CPUShares")
+    both = pytest.raises(RequestRejected, match="10-a and 20-b both set CPUShares")
     with beside_each_other(tmp_path, Echo(), Updater(shares(5))) as runtime, both:
         resize(runtime)
 

@@ -25,7 +25,7 @@ from nriplugin.nri.launch import Launch
 from nriplugin.nri.methods import METHODS
 from nriplugin.nri.session import Session
 from nriplugin.nri.stats import Stats
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, PluginsFailed
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, RequestRejected
 from nriplugin.wire.mux import HEADER
 from nriplugin.wire.ttrpc import Client, Code
 
@@ -203,7 +203,7 @@ def test_an_error_fails_the_request_and_keeps_the_plugin(tmp_path: Path) -> None
             raise RuntimeError("no")
 
     with connected(Failing(), tmp_path) as (runtime, _):
-        with pytest.raises(PluginsFailed, match="RuntimeError: no"):
+        with pytest.raises(RequestRejected, match="RuntimeError: no"):
             runtime.create_container(pod(), container())
         runtime.start_container(pod(), container())
         assert "c1" not in runtime.containers
@@ -223,7 +223,7 @@ class Validator(Plugin):
 def test_a_validator_rejects(tmp_path: Path) -> None:
     """Since 0.10, after all plugins have spoken."""
     plugin = Validator()
-    rejected = pytest.raises(PluginsFailed, match="not here")
+    rejected = pytest.raises(RequestRejected, match="not here")
     with connected(plugin, tmp_path) as (runtime, _), rejected:
         runtime.create_container(pod(), container())
     assert plugin.asked == ["c1"]
@@ -320,7 +320,7 @@ def test_an_update_of_the_container_being_created_fails_it(
             return nri.UpdateContainerResponse(update=[wiping])
 
     with connected(Wrong(), tmp_path) as (runtime, _):
-        with pytest.raises(PluginsFailed, match="in creation"):
+        with pytest.raises(RequestRejected, match="in creation"):
             runtime.create_container(pod(), container())
         asked = nri.LinuxResources()
         asked.cpu.shares.value = 7

@@ -1,4 +1,4 @@
-"""Who set what: the claims that the embedded runtime holds plugins to.
+"""Who set what: the ownership that the embedded runtime holds plugins to.
 
 Every field, and every key of a map or a list, that a plugin sets in the course of one
 request is that plugin's. A second plugin that sets it too fails the request, and so
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.testing.roster import PluginsFailed
+from nriplugin.nri.testing.registered_plugins import RequestRejected
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 REMOVAL = "-"
 
 
-class Claims:
-    """What one plugin claims of one container."""
+class FieldOwnership:
+    """What one plugin ownership of one container."""
 
     def __init__(self, owners: nri.FieldOwners, plugin: str) -> None:
         self._owners = owners
@@ -34,13 +34,13 @@ class Claims:
         """Make a field, or a key of it, the plugin's.
 
         Raises:
-            PluginsFailed: it is taken; names both plugins and the field.
+            RequestRejected: it is taken; names both plugins and the field.
         """
         owner, index = self._owner(field, key)
         other = owner.get(index, "")
         if other and other != REMOVAL + self._plugin:
             what = nri.Field.Name(field) + (f" {key}" if key is not None else "")
-            raise PluginsFailed(
+            raise RequestRejected(
                 f"plugins {other.removeprefix(REMOVAL)} and {self._plugin} "
                 f"both set {what}"
             )

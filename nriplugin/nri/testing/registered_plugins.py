@@ -20,7 +20,7 @@ from nriplugin.errors import (
 )
 from nriplugin.nri.methods import BY_RPC, Kind, Method
 from nriplugin.nri.releases import valid_mask
-from nriplugin.nri.testing.link import Link
+from nriplugin.nri.testing.plugin_connection import PluginConnection
 from nriplugin.wire.ttrpc import Code
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SMALLEST_PIECE = 4
 
 
-class PluginsFailed(NRIPluginError):
+class RequestRejected(NRIPluginError):
     """The runtime would fail the request, and kubelet would see this error."""
 
 
@@ -59,7 +59,7 @@ class Behaviour:
         return int(major), int(minor)
 
 
-class Roster:
+class RegisteredPlugins:
     """The connected plugins. Called from one thread at a time."""
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -67,7 +67,7 @@ class Roster:
         # What Synchronize tells.
         self.pods: dict[str, nri.PodSandbox] = {}
         self.containers: dict[str, nri.Container] = {}
-        self.plugins: list[Link] = []
+        self.plugins: list[PluginConnection] = []
         # Everybody who was admitted, and everybody who was not or no longer is.
         self.registrations: list[str] = []
         self.dropped: list[str] = []
@@ -113,7 +113,7 @@ class Roster:
                     self._drop(link, str(exc))
                     continue
                 except RPCError as exc:
-                    raise PluginsFailed(f"plugin {link.name}: {exc}") from exc
+                    raise RequestRejected(f"plugin {link.name}: {exc}") from exc
                 if take is not None:
                     take(answer, link.full_name)
 
@@ -137,11 +137,11 @@ class Roster:
                 except ConnectionClosed as exc:
                     self._drop(link, str(exc))
                 except RPCError as exc:
-                    raise PluginsFailed(f"plugin {link.name}: {exc}") from exc
+                    raise RequestRejected(f"plugin {link.name}: {exc}") from exc
 
     def _deliver(
         self,
-        link: Link,
+        link: PluginConnection,
         method: Method,
         request: Message,
         change: nri.StateChangeEvent,
@@ -169,21 +169,21 @@ class Roster:
                 except (ConnectionClosed, RPCError) as exc:
                     if isinstance(exc, ConnectionClosed):
                         self._drop(link, str(exc))
-                    raise PluginsFailed(f"validator {link.name}: {exc}") from exc
+                    raise RequestRejected(f"validator {link.name}: {exc}") from exc
                 assert isinstance(response, nri.ValidateContainerAdjustmentResponse)
                 if response.reject:
-                    raise PluginsFailed(f"validator {link.name}: {response.reason}")
+                    raise RequestRejected(f"validator {link.name}: {response.reason}")
 
-    def _call(self, link: Link, rpc: str, request: Message) -> Message:
+    def _call(self, link: PluginConnection, rpc: str, request: Message) -> Message:
         timeout_s = self.behaviour.request_timeout_s
         return link.call(rpc, request, BY_RPC[rpc].response, timeout_s)
 
-    def _subscribed(self, method: Method) -> list[Link]:
+    def _subscribed(self, method: Method) -> list[PluginConnection]:
         for link in [link for link in self.plugins if not link.connected]:
             self._drop(link, link.closed_because)
         return [link for link in self.plugins if link.events & method.mask]
 
-    def _drop(self, link: Link, reason: str) -> None:
+    def _drop(self, link: PluginConnection, reason: str) -> None:
         link.close(reason)
         link.join()
         self.plugins.remove(link)
@@ -194,7 +194,7 @@ class Roster:
     def admit(self, sock: socket.socket) -> None:
         """Register, configure and synchronize a plugin, or drop it."""
         self._configured.clear()
-        link = Link(
+        link = PluginConnection(
             sock, {"RegisterPlugin": self._register, "UpdateContainers": self._update}
         )
         try:
@@ -220,7 +220,7 @@ class Roster:
             self.registrations.append(link.full_name)
             self._changed.notify_all()
 
-    def _register(self, link: Link, payload: bytes) -> bytes:
+    def _register(self, link: PluginConnection, payload: bytes) -> bytes:
         request = nri.RegisterPluginRequest.FromString(payload)
         if not request.plugin_name:
             raise RPCError(Code.UNKNOWN, "invalid plugin name: empty")
@@ -232,7 +232,7 @@ class Roster:
             self._configured.wait(self.behaviour.registration_timeout_s)
         return b""
 
-    def _configure(self, link: Link) -> None:
+    def _configure(self, link: PluginConnection) -> None:
         mine = self.behaviour
         request = nri.ConfigureRequest(
             config=mine.config, runtime_name=mine.name, runtime_version=mine.version
@@ -252,7 +252,7 @@ class Roster:
             )
         link.events = response.events or valid
 
-    def _synchronize(self, link: Link) -> None:
+    def _synchronize(self, link: PluginConnection) -> None:
         pods, containers = list(self.pods.values()), list(self.containers.values())
         piece = self.behaviour.sync_piece or max(len(pods), len(containers), 1)
         deadline = monotonic() + self.behaviour.request_timeout_s  # for all pieces
@@ -280,7 +280,7 @@ class Roster:
                 raise ConnectionClosed("plugin does not handle split sync requests")
             pods, containers = pods[piece:], containers[piece:]
 
-    def _update(self, link: Link, payload: bytes) -> bytes:
+    def _update(self, link: PluginConnection, payload: bytes) -> bytes:
         request = nri.UpdateContainersRequest.FromString(payload)
         with self._lock:  # held during requests: whoever calls inside one waits
             if self.update_error:

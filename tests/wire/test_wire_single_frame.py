@@ -15,11 +15,11 @@ from wire.framing import (
 )
 
 from nriplugin.wire.mux import Demux, pack
-from nriplugin.wire.single import read_call, write_reply
-from nriplugin.wire.ttrpc import MAX_MESSAGE, Call, RefusedStream, Server
+from nriplugin.wire.single_frame import read_call, write_reply
+from nriplugin.wire.ttrpc import MAX_MESSAGE, Call, RefusedCall, Server
 
 
-def read_generally(server: Server, data: bytes) -> list[Call | RefusedStream]:
+def read_generally(server: Server, data: bytes) -> list[Call | RefusedCall]:
     """Read with the general codecs."""
     pieces = Demux().feed(memoryview(data))
     return [

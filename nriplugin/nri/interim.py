@@ -17,33 +17,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
 from nriplugin.nri.dispatch import is_event
-from nriplugin.wire.ttrpc import Answer, Call, Code, RefusedStream
+from nriplugin.wire.ttrpc import Answer, Call, Code, RefusedCall
 
 if TYPE_CHECKING:
+    from nriplugin.nri.connection import Connection
     from nriplugin.nri.fallback import Fallback
     from nriplugin.nri.stats import Stats
-    from nriplugin.nri.trunk import Trunk
 
 # Events kept for the plugin, so that its inventory stays right.
 MAX_KEPT = 1000
 
 
-class Deferred(NamedTuple):
+class DeferredEvent(NamedTuple):
     """An event that was answered already and is yet to be handled."""
 
     call: Call
 
 
-class StandIn:
+class InterimServer:
     """Serves from the moment a handler is late until it returns."""
 
-    def __init__(self, trunk: Trunk, fallback: Fallback, stats: Stats) -> None:
-        self._trunk = trunk
+    def __init__(
+        self, connection: Connection, fallback: Fallback, stats: Stats
+    ) -> None:
+        self._connection = connection
         self._fallback = fallback
         self._stats = stats
         self._back = os.eventfd(0)
         self._relieved = threading.Event()
-        self._kept: list[Deferred | Answer] = []
+        self._kept: list[DeferredEvent | Answer] = []
 
     def answer(self, call: Call) -> None:
         """Answer a request without the handler.
@@ -52,24 +54,24 @@ class StandIn:
             ConnectionClosed: there is nobody to answer to.
         """
         late = Code.DEADLINE_EXCEEDED, "the plugin's handler is late"
-        self._trunk.send(self._fallback.reply_to(call, *late))
+        self._connection.send(self._fallback.reply_to(call, *late))
 
-    def serve(self) -> list[Deferred | Answer]:
+    def serve(self) -> list[DeferredEvent | Answer]:
         """Block until the handler is back; return what is left for the plugin."""
-        arrived: deque[Call | RefusedStream | Answer] = deque()
+        arrived: deque[Call | RefusedCall | Answer] = deque()
         poll = select.poll()
         poll.register(self._back, select.POLLIN)
-        poll.register(self._trunk, select.POLLIN)
+        poll.register(self._connection, select.POLLIN)
         while all(fd != self._back for fd, _ in poll.poll()):
             try:
-                call = self._trunk.receive(arrived)
+                call = self._connection.receive(arrived)
                 if call is not None:
                     self._take(call)
                 while arrived:
                     self._take(arrived.popleft())
             except (ConnectionClosed, RemoteProtocolError):
                 # The request thread will find out by itself, when it is back.
-                poll.unregister(self._trunk)
+                poll.unregister(self._connection)
         return self._kept
 
     def relieve(self) -> None:
@@ -82,15 +84,15 @@ class StandIn:
         self._relieved.wait()
         os.close(self._back)
 
-    def _take(self, event: Call | RefusedStream | Answer) -> None:
-        if isinstance(event, RefusedStream):
-            self._trunk.send(self._trunk.failure(*event))
+    def _take(self, event: Call | RefusedCall | Answer) -> None:
+        if isinstance(event, RefusedCall):
+            self._connection.send(self._connection.failure(*event))
         elif isinstance(event, Answer):
             self._kept.append(event)
         else:
             self._stats.deferred += 1
             if is_event(event.method) and len(self._kept) < MAX_KEPT:
-                self._kept.append(Deferred(event))
+                self._kept.append(DeferredEvent(event))
             else:
                 self._stats.lost += 1
             self.answer(event)

@@ -23,10 +23,10 @@ from wire.framing import (
 )
 
 from nriplugin.errors import ConnectionClosed, LocalProtocolError, RemoteProtocolError
+from nriplugin.nri.connection import READ_BUFFER, Connection
 from nriplugin.nri.testing.gopeer import GoDemux, go_pack
-from nriplugin.nri.trunk import READ_BUFFER, Trunk
 from nriplugin.wire.mux import pack
-from nriplugin.wire.ttrpc import Answer, Call, Code, RefusedStream
+from nriplugin.wire.ttrpc import Answer, Call, Code, RefusedCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,15 +36,15 @@ THIRD = Call(3, "service.Name", "Method", b"c", 0)
 
 
 class Ends:
-    """A plugin's trunk and the socket at its other end."""
+    """A plugin's connection and the socket at its other end."""
 
     def __init__(self) -> None:
         sock, self.peer = socket.socketpair()
-        self.trunk = Trunk(sock, serves=PLUGIN, calls=RUNTIME)
+        self.connection = Connection(sock, serves=PLUGIN, calls=RUNTIME)
 
     def close(self) -> None:
         """Close both."""
-        self.trunk.close()
+        self.connection.close()
         self.peer.close()
 
     def read(self, *chunks: bytes) -> list[Any]:
@@ -52,7 +52,7 @@ class Ends:
         inbox: deque[Any] = deque()
         for chunk in chunks:
             self.peer.sendall(chunk)
-            alone = self.trunk.receive(inbox)
+            alone = self.connection.receive(inbox)
             if alone is not None:
                 inbox.append(alone)
         return list(inbox)
@@ -63,7 +63,7 @@ class Ends:
         self.peer.shutdown(socket.SHUT_WR)
         try:
             while True:
-                self.trunk.receive(deque())
+                self.connection.receive(deque())
         except ConnectionClosed as exc:
             return str(exc)
 
@@ -82,25 +82,25 @@ def test_a_call_that_comes_alone_is_returned(ends: Ends) -> None:
     """The common case takes no detour through the inbox."""
     inbox: deque[Any] = deque()
     ends.peer.sendall(frame(PLUGIN, request(1, b"a")))
-    assert ends.trunk.receive(inbox) == FIRST
+    assert ends.connection.receive(inbox) == FIRST
     assert not inbox
 
 
 def test_a_header_without_its_payload_is_waited_for() -> None:
     """Go writes the two apart; a call that arrives so is still returned at once."""
     sock, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    trunk, inbox = Trunk(sock, serves=PLUGIN, calls=RUNTIME), deque[Any]()
+    connection, inbox = Connection(sock, serves=PLUGIN, calls=RUNTIME), deque[Any]()
     with sock, peer:
         data = frame(PLUGIN, request(1, b"a"))
         peer.send(data[:8])
         peer.send(data[8:])
-        assert trunk.receive(inbox) == FIRST
+        assert connection.receive(inbox) == FIRST
         assert not inbox
 
 
 def test_eight_bytes_inside_a_frame_are_not_a_header(ends: Ends) -> None:
     """What is taken for a header without its payload is one: else there is no wait."""
-    ends.trunk.limit_waiting(receive_s=0.5)  # rather than hang
+    ends.connection.limit_waiting(receive_s=0.5)  # rather than hang
     data = frame(PLUGIN, request(1, b"a"))
     assert ends.read(data[:-8], data[-8:]) == [FIRST]
 
@@ -120,7 +120,7 @@ def test_two_messages_in_one_frame(ends: Ends) -> None:
 @pytest.mark.parametrize("size", [1, 9, 10, 11])
 def test_one_message_in_two_frames(ends: Ends, size: int) -> None:
     """A message may be cut into frames anywhere; those of others come between."""
-    ends.trunk.client.call("s", "m", b"")
+    ends.connection.client.call("s", "m", b"")
     data = request(1, b"a")
     first, second = frame(PLUGIN, data[:size]), frame(PLUGIN, data[size:])
     between = frame(RUNTIME, response(1, b"x"))
@@ -147,7 +147,7 @@ def test_inside_a_message_nothing_passes_for_a_call(ends: Ends, start: bytes) ->
     inbox: deque[Any] = deque()
     for chunk in start, decoy:
         ends.peer.sendall(chunk)
-        assert ends.trunk.receive(inbox) is None
+        assert ends.connection.receive(inbox) is None
     other = Ends()
     assert list(inbox) == other.read(
         *(bytes(byte) for byte in chop(start + decoy, (1,)))
@@ -177,7 +177,7 @@ def test_empty_frames_are_harmless(ends: Ends, conn_id: int) -> None:
 
 def test_each_service_has_streams_of_its_own(ends: Ends) -> None:
     """A call and an answer on the same stream number have nothing to do."""
-    ends.trunk.client.call("s", "m", b"")
+    ends.connection.client.call("s", "m", b"")
     calls, answers = frame(PLUGIN, request(1, b"a")), frame(RUNTIME, response(1))
     assert ends.read(answers + calls) == [Answer(1, 0, "", b""), FIRST]
 
@@ -187,14 +187,14 @@ def test_a_message_that_is_too_long(ends: Ends) -> None:
     body = bytes(16 * MIB + 1)
     size = READ_BUFFER // 2
     [refusal] = ends.read(frame(PLUGIN, TTRPC_HEADER.pack(len(body), 1, REQUEST, 0)))
-    assert isinstance(refusal, RefusedStream)
+    assert isinstance(refusal, RefusedCall)
     assert refusal[:2] == (1, Code.RESOURCE_EXHAUSTED)
     # In two frames: one has room for 16 MiB, and no more.
     data = frame(PLUGIN, body[MIB:]) + frame(PLUGIN, body[:MIB])
     data += frame(PLUGIN, request(3, b"c"))
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
     assert ends.read(*chunks) == [THIRD]
-    assert not ends.trunk.server.decoder._payload
+    assert not ends.connection.server.decoder._payload
 
 
 @pytest.mark.parametrize("more", [b"", b"x"])
@@ -203,12 +203,12 @@ def test_a_frame_of_four_gib_breaks_the_connection(ends: Ends, more: bytes) -> N
     ends.peer.sendall(MUX_HEADER.pack(PLUGIN, 0xFFFF_FFFF) + more)
     ends.peer.shutdown(socket.SHUT_WR)
     with pytest.raises(RemoteProtocolError, match="claims 4294967295 bytes"):
-        ends.trunk.receive(deque())
+        ends.connection.receive(deque())
 
 
 def test_another_type_where_an_answer_is_due(ends: Ends) -> None:
     """It breaks the connection."""
-    ends.trunk.client.call("s", "m", b"")
+    ends.connection.client.call("s", "m", b"")
     with pytest.raises(RemoteProtocolError, match="message type 3 on stream 1"):
         ends.read(frame(RUNTIME, message(1, 3)))
 
@@ -256,34 +256,34 @@ def test_the_end_inside_a_message(ends: Ends, data: bytes) -> None:
 def test_a_reset_is_an_end() -> None:
     """A peer that dies with our bytes unread resets the connection."""
     ends = Ends()
-    ends.trunk.send(b"unread")
+    ends.connection.send(b"unread")
     ends.peer.close()
     with pytest.raises(ConnectionClosed, match="receive: Connection reset by peer"):
-        ends.trunk.receive(deque())
+        ends.connection.receive(deque())
     with pytest.raises(ConnectionClosed, match="send: Broken pipe"):
-        ends.trunk.send(b"x")
-    ends.trunk.close()
+        ends.connection.send(b"x")
+    ends.connection.close()
 
 
 @pytest.mark.parametrize("start", [b"", frame(PLUGIN, request(1))[:8]])
 def test_a_silent_peer_is_given_up(ends: Ends, start: bytes) -> None:
     """With a limit on waiting, silence is an end as well, between two reads too."""
-    ends.trunk.limit_waiting(receive_s=0.01)
+    ends.connection.limit_waiting(receive_s=0.01)
     ends.peer.sendall(start)
     with pytest.raises(ConnectionClosed, match="silent for too long"):
-        ends.trunk.receive(deque())
+        ends.connection.receive(deque())
 
 
 def test_a_peer_that_does_not_read_is_given_up(ends: Ends) -> None:
     """With a limit on waiting, a full socket is an end."""
-    ends.trunk.limit_waiting(send_s=0.01)
+    ends.connection.limit_waiting(send_s=0.01)
     with pytest.raises(ConnectionClosed, match="send: "):
-        ends.trunk.send(bytes(MIB))
+        ends.connection.send(bytes(MIB))
 
 
-def kernel_limit_s(trunk: Trunk, option: int) -> float:
+def kernel_limit_s(connection: Connection, option: int) -> float:
     """Return how long the kernel lets a receive or a send wait."""
-    with socket.socket(fileno=socket.dup(trunk.fileno())) as sock:
+    with socket.socket(fileno=socket.dup(connection.fileno())) as sock:
         seconds, micros = struct.unpack(
             "ll", sock.getsockopt(socket.SOL_SOCKET, option, 16)
         )
@@ -298,10 +298,10 @@ def test_limits_reach_the_kernel(
     ends: Ends, limits: dict[str, float], receive_s: float, send_s: float
 ) -> None:
     """Each its own, to a tick of up to 10 ms; what is not given is for ever."""
-    ends.trunk.limit_waiting(receive_s=5, send_s=5)
-    ends.trunk.limit_waiting(**limits)
+    ends.connection.limit_waiting(receive_s=5, send_s=5)
+    ends.connection.limit_waiting(**limits)
     found = [
-        kernel_limit_s(ends.trunk, option)
+        kernel_limit_s(ends.connection, option)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO)
     ]
     assert found == pytest.approx([receive_s, send_s], abs=0.01)
@@ -309,65 +309,67 @@ def test_limits_reach_the_kernel(
 
 def test_ending_wakes_both_sides(ends: Ends) -> None:
     """After `end`, both sides read an end of file; ending twice is no error."""
-    ends.trunk.end()
-    ends.trunk.end()
+    ends.connection.end()
+    ends.connection.end()
     with pytest.raises(ConnectionClosed, match="end of file"):
-        ends.trunk.receive(deque())
+        ends.connection.receive(deque())
     assert ends.peer.recv(1) == b""
-    ends.trunk.close()
-    ends.trunk.end()
+    ends.connection.close()
+    ends.connection.end()
 
 
 def test_ending_only_the_reading(ends: Ends) -> None:
     """An answer under way can still be sent."""
-    ends.trunk.end(reading_only=True)
+    ends.connection.end(reading_only=True)
     with pytest.raises(ConnectionClosed, match="end of file"):
-        ends.trunk.receive(deque())
-    ends.trunk.send(b"bye")
+        ends.connection.receive(deque())
+    ends.connection.send(b"bye")
     assert ends.peer.recv(10) == b"bye"
 
 
 # Writing
 
 
-def test_what_a_trunk_writes(ends: Ends) -> None:
+def test_what_a_connection_writes(ends: Ends) -> None:
     """Answers leave on the connection that it serves, calls on the one it calls."""
-    trunk = ends.trunk
-    assert trunk.reply(1, b"x") == frame(PLUGIN, response(1, b"x"))
-    failure = trunk.failure(3, Code.UNKNOWN, "no")
+    connection = ends.connection
+    assert connection.reply(1, b"x") == frame(PLUGIN, response(1, b"x"))
+    failure = connection.failure(3, Code.UNKNOWN, "no")
     assert failure == frame(PLUGIN, message(3, RESPONSE, b"\n\x06\x08\x02\x12\x02no"))
-    _, head, body = trunk.client.call("service.Name", "Method", b"a")
-    trunk.send_call(head, body)
+    _, head, body = connection.client.call("service.Name", "Method", b"a")
+    connection.send_call(head, body)
     assert ends.peer.recv(1000) == frame(RUNTIME, request(1, b"a"))
     with pytest.raises(LocalProtocolError):
-        trunk.reply(1, bytes(4 * MIB))
+        connection.reply(1, bytes(4 * MIB))
 
 
-def test_a_trunk_that_speaks_and_listens_like_go() -> None:
+def test_a_connection_that_speaks_and_listens_like_go() -> None:
     """Every frame goes by a given demultiplexer, and is written by a given packer."""
     sock, peer = socket.socketpair()
-    trunk = Trunk(sock, serves=RUNTIME, calls=PLUGIN, demux=GoDemux(), packer=go_pack)
+    connection = Connection(
+        sock, serves=RUNTIME, calls=PLUGIN, demux=GoDemux(), packer=go_pack
+    )
     inbox: deque[Any] = deque()
     with sock, peer:
         peer.sendall(frame(RUNTIME, request(1, b"a")))
-        assert trunk.receive(inbox) is None
+        assert connection.receive(inbox) is None
         assert list(inbox) == [FIRST]
         peer.sendall(frame(RUNTIME, request(3, bytes(5000))))
         with pytest.raises(RemoteProtocolError, match="cannot allocate memory"):
-            trunk.receive(inbox)
-        head, body = trunk.server.reply(1, bytes(5000))
-        assert trunk.reply(1, bytes(5000)) == go_pack(RUNTIME, head, body)
-        assert trunk.reply(1, bytes(5000)) != pack(RUNTIME, head, body)
+            connection.receive(inbox)
+        head, body = connection.server.reply(1, bytes(5000))
+        assert connection.reply(1, bytes(5000)) == go_pack(RUNTIME, head, body)
+        assert connection.reply(1, bytes(5000)) != pack(RUNTIME, head, body)
 
 
 def test_nothing_follows_half_a_frame(ends: Ends) -> None:
     """A peer that did not read in time would take the next bytes for the rest."""
-    ends.trunk.limit_waiting(send_s=0.01)
+    ends.connection.limit_waiting(send_s=0.01)
     with pytest.raises(ConnectionClosed, match="send"):
-        ends.trunk.send(b"x" * MIB)
+        ends.connection.send(b"x" * MIB)
     got = len(ends.peer.recv(MIB))  # there is room again
     with pytest.raises(ConnectionClosed, match="send"):
-        ends.trunk.send(b"next")
+        ends.connection.send(b"next")
     while part := ends.peer.recv(MIB):
         assert not part.strip(b"x")
         got += len(part)

@@ -1,6 +1,6 @@
 """A connected socket and the two services on it: bytes to events and back.
 
-Blocking, and without locks: whoever uses a trunk decides which thread reads.
+Blocking, and without locks: whoever uses a connection decides which thread reads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nriplugin.errors import ConnectionClosed
 from nriplugin.wire.mux import Demux, pack
-from nriplugin.wire.single import read_call
+from nriplugin.wire.single_frame import read_call
 from nriplugin.wire.ttrpc import Client, Server
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 READ_BUFFER = 64 << 10
 
 
-class Trunk:
+class Connection:
     """One end of an NRI connection."""
 
     def __init__(

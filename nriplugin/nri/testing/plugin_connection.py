@@ -15,6 +15,7 @@ from nriplugin.errors import (
     RemoteProtocolError,
     RPCError,
 )
+from nriplugin.nri.connection import Connection
 from nriplugin.nri.methods import (
     PLUGIN_CONNECTION,
     PLUGIN_SERVICE,
@@ -22,14 +23,13 @@ from nriplugin.nri.methods import (
     RUNTIME_SERVICE,
 )
 from nriplugin.nri.testing.gopeer import GoDemux, go_pack
-from nriplugin.nri.trunk import Trunk
-from nriplugin.wire.ttrpc import UNDECODABLE, Answer, Call, Code, RefusedStream
+from nriplugin.wire.ttrpc import UNDECODABLE, Answer, Call, Code, RefusedCall
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    Serve = Callable[["Link", bytes], bytes]
+    Serve = Callable[["PluginConnection", bytes], bytes]
 
 Response = TypeVar("Response", bound=Message)
 
@@ -37,7 +37,7 @@ Response = TypeVar("Response", bound=Message)
 METADATA = {"traceparent": "00-00000000000000000000000000000000-0000000000000000-00"}
 
 
-class Link:
+class PluginConnection:
     """One plugin's connection: calls it, and serves its calls on a reader thread."""
 
     def __init__(self, sock: socket.socket, serve: dict[str, Serve]) -> None:
@@ -47,7 +47,7 @@ class Link:
         self.uses_state_change = False
         self.closed_because = ""
         self._serve = serve
-        self._trunk = Trunk(
+        self._connection = Connection(
             sock,
             serves=RUNTIME_CONNECTION,
             calls=PLUGIN_CONNECTION,
@@ -77,12 +77,12 @@ class Link:
         with self._changed:
             self.closed_because = self.closed_because or reason
             self._changed.notify_all()
-        self._trunk.end()
+        self._connection.end()
 
     def join(self) -> None:
         """Wait for the reader thread after `close`."""
         self._reader.join()
-        self._trunk.close()
+        self._connection.close()
 
     def notify(self) -> None:
         """Wake those who wait for something to change."""
@@ -106,7 +106,7 @@ class Link:
             RPCError: the plugin answered with an error, or with garbage.
             ConnectionClosed: it is gone, too late, or broke the protocol.
         """
-        client = self._trunk.client
+        client = self._connection.client
         stream_id, head, body = client.call(
             PLUGIN_SERVICE,
             method,
@@ -117,7 +117,7 @@ class Link:
         deadline = monotonic() + timeout_s
         try:
             with self._writing:
-                self._trunk.send_call(head, body)
+                self._connection.send_call(head, body)
         except ConnectionClosed as exc:
             self.close(str(exc))
             raise
@@ -138,24 +138,24 @@ class Link:
             raise RPCError(Code.INTERNAL, f"{method}: undecodable answer") from exc
 
     def _read(self) -> None:
-        arrived: deque[Call | RefusedStream | Answer] = deque()
+        arrived: deque[Call | RefusedCall | Answer] = deque()
         try:
             while True:
                 # Nothing comes alone here, because every frame is judged.
-                self._trunk.receive(arrived)
+                self._connection.receive(arrived)
                 while arrived:
                     self._take(arrived.popleft())
         except (ConnectionClosed, RemoteProtocolError) as exc:
             self.close(str(exc))
 
-    def _take(self, event: Call | RefusedStream | Answer) -> None:
+    def _take(self, event: Call | RefusedCall | Answer) -> None:
         if isinstance(event, Answer):
             with self._changed:
                 self._answers.append(event)
                 self._changed.notify_all()
-        elif isinstance(event, RefusedStream):
+        elif isinstance(event, RefusedCall):
             with self._writing:
-                self._trunk.send(self._trunk.failure(*event))
+                self._connection.send(self._connection.failure(*event))
         else:
             # A thread each, as in Go: the runtime's lock may make this one wait for
             # the end of a request whose answer we have yet to read.
@@ -164,21 +164,21 @@ class Link:
             ).start()
 
     def _serve_call(self, call: Call) -> None:
-        trunk = self._trunk
+        connection = self._connection
         serve = (
             self._serve.get(call.method) if call.service == RUNTIME_SERVICE else None
         )
         try:
             if serve is None:
                 raise RPCError(Code.UNIMPLEMENTED, f"method {call.method}")
-            reply = trunk.reply(call.stream_id, serve(self, call.payload))
+            reply = connection.reply(call.stream_id, serve(self, call.payload))
         except RPCError as exc:
-            reply = trunk.failure(call.stream_id, exc.code, exc.message)
+            reply = connection.failure(call.stream_id, exc.code, exc.message)
         except (*UNDECODABLE, LocalProtocolError) as exc:
-            reply = trunk.failure(call.stream_id, Code.INTERNAL, str(exc))
+            reply = connection.failure(call.stream_id, Code.INTERNAL, str(exc))
         try:
             with self._writing:
-                trunk.send(reply)
+                connection.send(reply)
         except ConnectionClosed as exc:
             self.close(str(exc))
         self.notify()
