@@ -1,10 +1,15 @@
-"""Answers the runtime while a plugin's handler is late.
+"""Serves the runtime while a plugin's handler is late.
 
-The runtime drops a plugin that does not answer in time, and stalls every container
-start on the node until then. So the request that is late gets the answer of fallback.py
-instead, and so does every question that follows, at once. Events are answered too, and
-kept for the plugin. All of this happens on the watchdog's thread while the request
-thread is stuck in the handler, so only one of them uses the socket at a time.
+The runtime drops a plugin that does not answer in time, and every container start on
+the node waits until then. So the late request gets the answer of `fallback.py`, and
+every question that arrives before the handler returns gets such an answer at once.
+Events are answered, too, and kept: the request thread hands them to the plugin later.
+
+Who owns the socket: the request thread until its handler is late, then the watchdog's
+thread in `InterimServer.serve`, then the request thread again. The way back has two
+steps, so that the two threads never read at once: `take_back` (request thread) wakes
+`serve` and blocks, and `give_back` (watchdog's thread, after `serve` has returned)
+lets `take_back` return. The answer that the late handler returns in the end is dropped.
 """
 
 from __future__ import annotations
@@ -24,18 +29,19 @@ if TYPE_CHECKING:
     from nriplugin.nri.fallback import Fallback
     from nriplugin.nri.stats import Stats
 
-# Events kept for the plugin, so that its inventory stays right.
+# So many events are kept for a plugin at most, which bounds memory. They are kept
+# because a plugin that misses one does not know which containers exist.
 MAX_KEPT = 1000
 
 
 class DeferredEvent(NamedTuple):
-    """An event that was answered already and is yet to be handled."""
+    """An event that was answered while a handler was late, for the plugin to handle."""
 
     call: Call
 
 
 class InterimServer:
-    """Serves from the moment a handler is late until it returns."""
+    """Serves from the moment one handler is late until that handler returns."""
 
     def __init__(
         self, connection: Connection, fallback: Fallback, stats: Stats
@@ -43,26 +49,31 @@ class InterimServer:
         self._connection = connection
         self._fallback = fallback
         self._stats = stats
-        self._back = os.eventfd(0)
-        self._relieved = threading.Event()
+        # Readable once the handler has returned. A descriptor and not an Event, so that
+        # `serve` can wait for it and for the socket in one poll.
+        self._returned = os.eventfd(0)
+        self._given_back = threading.Event()
         self._kept: list[DeferredEvent | Answer] = []
 
     def answer(self, call: Call) -> None:
-        """Answer a request without the handler.
+        """Answer a request in place of the plugin's handler.
 
         Raises:
-            ConnectionClosed: there is nobody to answer to.
+            ConnectionClosed: the runtime is gone.
         """
         late = Code.DEADLINE_EXCEEDED, "the plugin's handler is late"
         self._connection.send(self._fallback.reply_to(call, *late))
 
     def serve(self) -> list[DeferredEvent | Answer]:
-        """Block until the handler is back; return what is left for the plugin."""
+        """Serve until the handler returns; return what is left for the request thread.
+
+        That is events for the plugin, and answers to calls that the plugin has made.
+        """
         arrived: deque[Call | RefusedCall | Answer] = deque()
         poll = select.poll()
-        poll.register(self._back, select.POLLIN)
+        poll.register(self._returned, select.POLLIN)
         poll.register(self._connection, select.POLLIN)
-        while all(fd != self._back for fd, _ in poll.poll()):
+        while all(fd != self._returned for fd, _ in poll.poll()):
             try:
                 call = self._connection.receive(arrived)
                 if call is not None:
@@ -70,19 +81,20 @@ class InterimServer:
                 while arrived:
                     self._take(arrived.popleft())
             except (ConnectionClosed, RemoteProtocolError):
-                # The request thread will find out by itself, when it is back.
+                # From here on only wait for the handler. The request thread reads the
+                # same end of the connection afterwards and reports it.
                 poll.unregister(self._connection)
         return self._kept
 
-    def relieve(self) -> None:
-        """Let the request thread have the socket again."""
-        self._relieved.set()
+    def give_back(self) -> None:
+        """On the watchdog's thread: let the request thread have the socket again."""
+        self._given_back.set()
 
-    def handler_is_back(self) -> None:
-        """On the request thread: take over again."""
-        os.eventfd_write(self._back, 1)
-        self._relieved.wait()
-        os.close(self._back)
+    def take_back(self) -> None:
+        """On the request thread, when the handler has returned: wait for the socket."""
+        os.eventfd_write(self._returned, 1)
+        self._given_back.wait()
+        os.close(self._returned)
 
     def _take(self, event: Call | RefusedCall | Answer) -> None:
         if isinstance(event, RefusedCall):

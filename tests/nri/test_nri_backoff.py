@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nriplugin.nri.backoff import FIRST_S, GOOD_S, LAST_S, SHORT_ONES, Backoff
+from nriplugin.nri.backoff import FIRST_S, GOOD_S, LAST_S, SHORT_CONNECTIONS, Backoff
 
 
 def test_waits_double_up_to_a_limit_and_jitter() -> None:
@@ -22,7 +22,7 @@ def test_a_good_connection_starts_over() -> None:
 def test_connections_that_keep_ending_at_once_wait_longer() -> None:
     """Each of them costs the runtime a Synchronize."""
     backoff = Backoff()
-    for _ in range(SHORT_ONES):
+    for _ in range(SHORT_CONNECTIONS):
         assert backoff.next_delay_s(0.1) <= FIRST_S
     delays = [backoff.next_delay_s(0.1) for _ in range(10)]
     assert delays[-1] >= LAST_S / 2

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.testing.registered_plugins import RequestRejected
+from nriplugin.nri.testing.errors import RequestRejected
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.nri.testing.errors import RequestRejected
 from nriplugin.nri.testing.field_ownership import FieldOwnership
 from nriplugin.nri.testing.fields import ADJUSTED, UPDATED, Overlay, lay_over
-from nriplugin.nri.testing.registered_plugins import RequestRejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

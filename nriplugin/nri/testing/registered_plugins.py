@@ -7,7 +7,6 @@ their index, with the release's ways of punishing them.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +14,11 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import (
     ConnectionClosed,
     LocalProtocolError,
-    NRIPluginError,
     RPCError,
 )
 from nriplugin.nri.methods import BY_RPC, Kind, Method
 from nriplugin.nri.releases import valid_mask
+from nriplugin.nri.testing.errors import RequestRejected
 from nriplugin.nri.testing.plugin_connection import PluginConnection
 from nriplugin.wire.ttrpc import Code
 
@@ -29,34 +28,10 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from nriplugin.nri.testing.behaviour import Behaviour
+
 # Go does not cut a Synchronize into pieces of fewer objects than this.
 SMALLEST_PIECE = 4
-
-
-class RequestRejected(NRIPluginError):
-    """The runtime would fail the request, and kubelet would see this error."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Behaviour:
-    """Which runtime this is, and what its administrator set."""
-
-    name: str = "containerd"
-    version: str = "2.3.0"
-    nri_version: str = "0.12.5"
-    registration_timeout_s: float = 5.0
-    request_timeout_s: float = 2.0
-    config: str = ""
-    # Send Configure before the answer to RegisterPlugin, as a real one may.
-    configure_first: bool = False
-    # At most so many pods and containers in a Synchronize; None: as many as fit.
-    sync_piece: int | None = None
-
-    @property
-    def release(self) -> tuple[int, int]:
-        """Return the NRI release as a pair of numbers."""
-        major, minor = self.nri_version.split(".")[:2]
-        return int(major), int(minor)
 
 
 class RegisteredPlugins:

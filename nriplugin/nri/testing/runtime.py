@@ -32,12 +32,10 @@ from typing import TYPE_CHECKING, Self
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.launch import ENV_INDEX, ENV_NAME, ENV_SOCKET
 from nriplugin.nri.methods import BY_RPC
+from nriplugin.nri.testing.behaviour import Behaviour
+from nriplugin.nri.testing.errors import RequestRejected
 from nriplugin.nri.testing.merging import MergedAdjustment, MergedUpdates
-from nriplugin.nri.testing.registered_plugins import (
-    Behaviour,
-    RegisteredPlugins,
-    RequestRejected,
-)
+from nriplugin.nri.testing.registered_plugins import RegisteredPlugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
