@@ -1,8 +1,9 @@
-"""What the plugins of an embedded runtime together make of one request.
+"""Merges the answers of several plugins to one request.
 
-Each answer is taken as it comes, in the order of the plugins, so that the request which
-the next plugin gets shows what the earlier ones changed.
+Answers are merged one by one in the order of the plugins. Each is also applied to the
+request, so that the next plugin is shown what the earlier ones changed.
 
+The rules are those of NRI 0.12.5, whatever release the runtime imitates.
 Reference: pkg/adaptation/result.go of the Go library, 0.12.5.
 """
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class MergedUpdates:
-    """The updates of containers that answers ask for, merged container by container.
+    """The updates of containers in the answers to one request, merged by container.
 
-    `request` is the update that kubelet asked for, if that is what the plugins are
-    asked about: what they answer for its container is laid over it. `creating` is the
-    container that is being created, which answers can adjust but not update.
+    `request` is given if the plugins are asked about an update that kubelet wants:
+    answers for its container are laid over it. `creating` is given if a container is
+    being created: an answer may adjust that container but not update it.
     """
 
     def __init__(
@@ -41,8 +42,8 @@ class MergedUpdates:
         """Merge the updates of one plugin's answer.
 
         Raises:
-            RequestRejected: one sets what is set already, and does not allow failure, or
-                is about the container that is being created.
+            RequestRejected: an update sets a field that has an owner, without
+                `ignore_failure`; or it is for the container that is being created.
         """
         for update in updates:
             merged = self._merged_update(update.container_id, plugin)
@@ -54,7 +55,7 @@ class MergedUpdates:
                     raise
 
     def requested(self) -> nri.LinuxResources | None:
-        """Return what replaces kubelet's request; None if no plugin answered to it."""
+        """Return the merged form of kubelet's request; None if no answer was for it."""
         if self._request is None or self._request.container.id not in self._merged:
             return None
         return self._merged[self._request.container.id].linux.resources
@@ -72,7 +73,8 @@ class MergedUpdates:
         merged = self._merged.get(container_id)
         if merged is None:
             merged = nri.ContainerUpdate(container_id=container_id, ignore_failure=True)
-            # Present even if the plugin gives none, which wipes the request.
+            # The resources are present even if the plugin's update has none. That is
+            # how such an update replaces kubelet's request by nothing.
             merged.linux.resources.SetInParent()
             self._merged[container_id] = merged
         return merged
@@ -88,23 +90,25 @@ class MergedUpdates:
         else:
             request, base = None, merged.linux.resources
         ownership = FieldOwnership(self.owners.owners[update.container_id], plugin)
-        # A copy, so that a failure that the plugin allows changes nothing.
+        # Merged into a copy, so that an update with `ignore_failure` that meets a
+        # conflict changes nothing.
         copy = nri.ContainerUpdate()
         copy.linux.resources.CopyFrom(base)
         lay_over(Overlay(update, copy, None, ownership), UPDATED)
         if base.HasField("pids"):
-            # The library looks for a limit in its copy and not in the answer, so that
-            # the request's own limit is claimed, and the answer's has no effect.
-            ownership.claim(nri.PidsLimit)
+            # A quirk of the Go library: it looks for a limit in its copy of the request
+            # and not in the answer. So the plugin becomes the owner of the request's
+            # limit, and a limit in the answer has no effect.
+            ownership.set_owner(nri.PidsLimit)
         merged.linux.resources.CopyFrom(copy.linux.resources)
         if request is not None:
             request.linux_resources.CopyFrom(copy.linux.resources)
 
 
 class MergedAdjustment:
-    """The adjustments of a container that is being created, merged field by field.
+    """The adjustment of a container that is being created, merged by field.
 
-    The request's container gets them too, for the plugins that are yet to be asked.
+    It is applied to the request's container, too, for the plugins that are asked later.
     """
 
     def __init__(self, request: nri.CreateContainerRequest) -> None:
@@ -116,7 +120,8 @@ class MergedAdjustment:
         """Merge one plugin's answer.
 
         Raises:
-            RequestRejected: it sets what is set already, or updates this container.
+            RequestRejected: the answer sets a field that has an owner, or updates the
+                container that is being created.
         """
         container = self._container
         ownership = FieldOwnership(self.updates.owners.owners[container.id], plugin)

@@ -1,4 +1,13 @@
-"""A connected plugin, as the embedded runtime sees it."""
+"""The connection of one plugin, from the side of the embedded runtime.
+
+The embedded runtime calls the plugin from its own thread and waits for the answer. A
+reader thread per connection receives answers and serves the plugin's calls. Frames
+are written as the Go library writes them, and each received frame is checked against
+the limits of Go's reader (`gopeer.py`).
+
+Every end of a connection goes through `close`, which keeps the first reason. A late
+answer is not waited for: the connection is closed, as a real runtime does.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +42,16 @@ if TYPE_CHECKING:
 
 Response = TypeVar("Response", bound=Message)
 
-# containerd's tracing adds such a pair to every request; plugins must not mind.
+# containerd's tracing adds such a pair to every request. Plugins have to tolerate it.
 METADATA = {"traceparent": "00-00000000000000000000000000000000-0000000000000000-00"}
 
 
 class PluginConnection:
-    """One plugin's connection: calls it, and serves its calls on a reader thread."""
+    """Calls one plugin, and serves that plugin's calls.
+
+    `serve` maps RPCs of the Runtime service to functions that take this connection and
+    the request's bytes and return the answer's bytes.
+    """
 
     def __init__(self, sock: socket.socket, serve: dict[str, Serve]) -> None:
         self.name = ""
@@ -54,11 +67,13 @@ class PluginConnection:
             demux=GoDemux(),
             packer=go_pack,
         )
-        self._writing = threading.Lock()
+        self._writing = threading.Lock()  # held for each write to the socket
+        # Notified when an answer arrives, when the plugin's call was served, and when
+        # the connection ends.
         self._changed = threading.Condition()
         self._answers: deque[Answer] = deque()
         self._reader = threading.Thread(
-            target=self._read, name="nri-runtime-link", daemon=True
+            target=self._read, name="nri-runtime-reader", daemon=True
         )
         self._reader.start()
 
@@ -73,24 +88,24 @@ class PluginConnection:
         return not self.closed_because
 
     def close(self, reason: str) -> None:
-        """Drop the plugin."""
+        """End the connection; from any thread, and as often as wanted."""
         with self._changed:
             self.closed_because = self.closed_because or reason
             self._changed.notify_all()
         self._connection.end()
 
     def join(self) -> None:
-        """Wait for the reader thread after `close`."""
+        """After `close`: wait for the reader thread, then close the socket."""
         self._reader.join()
         self._connection.close()
 
     def notify(self) -> None:
-        """Wake those who wait for something to change."""
+        """Wake the threads in `wait_until`, which look at their condition again."""
         with self._changed:
             self._changed.notify_all()
 
     def wait_until(self, ready: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait for something that a call of the plugin brings about."""
+        """Wait until `ready` holds or the connection ends; False on a timeout."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: ready() or not self.connected, timeout_s
@@ -99,12 +114,12 @@ class PluginConnection:
     def call(
         self, method: str, request: Message, response: type[Response], timeout_s: float
     ) -> Response:
-        """Ask the plugin.
+        """Call the plugin and wait for its answer.
 
         Raises:
-            LocalProtocolError: the request is too long to send.
-            RPCError: the plugin answered with an error, or with garbage.
-            ConnectionClosed: it is gone, too late, or broke the protocol.
+            LocalProtocolError: the request is longer than a message may be.
+            RPCError: the plugin answered with an error, or its answer cannot be parsed.
+            ConnectionClosed: the plugin is gone, was late, or broke the protocol.
         """
         client = self._connection.client
         stream_id, head, body = client.call(
@@ -141,7 +156,8 @@ class PluginConnection:
         arrived: deque[Call | RefusedCall | Answer] = deque()
         try:
             while True:
-                # Nothing comes alone here, because every frame is judged.
+                # Returns no call: with a demultiplexer of its own, a connection puts
+                # all of them into `arrived`.
                 self._connection.receive(arrived)
                 while arrived:
                     self._take(arrived.popleft())
@@ -157,8 +173,8 @@ class PluginConnection:
             with self._writing:
                 self._connection.send(self._connection.failure(*event))
         else:
-            # A thread each, as in Go: the runtime's lock may make this one wait for
-            # the end of a request whose answer we have yet to read.
+            # One thread per call, as in Go: serving may wait for the runtime's lock,
+            # which is held by a request whose answer this reader thread has to read.
             threading.Thread(
                 target=self._serve_call, args=(event,), daemon=True
             ).start()

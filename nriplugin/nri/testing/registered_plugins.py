@@ -1,7 +1,13 @@
-"""The plugins of an embedded runtime: who is connected, and how they are called.
+"""The plugins that are registered with an embedded runtime.
 
-Admits plugins (registration, Configure, Synchronize) and calls them in the order of
-their index, with the release's ways of punishing them.
+Admits plugins (RegisterPlugin, Configure, Synchronize) and calls them in the order of
+their index, with the consequences that the imitated NRI release has: a plugin that is
+late or breaks the protocol is dropped and the request goes on without it; an answer
+with an error fails the request.
+
+One lock is held over each request and over each admission, as in the Go library. A
+plugin that calls UpdateContainers while it serves a request therefore waits for the
+end of that request.
 """
 
 from __future__ import annotations
@@ -30,23 +36,28 @@ if TYPE_CHECKING:
 
     from nriplugin.nri.testing.behaviour import Behaviour
 
-# Go does not cut a Synchronize into pieces of fewer objects than this.
+# The Go library does not cut a Synchronize into pieces of fewer pods and containers.
 SMALLEST_PIECE = 4
 
 
 class RegisteredPlugins:
-    """The connected plugins. Called from one thread at a time."""
+    """Admits and calls plugins. Only one thread at a time may make requests.
+
+    The public attributes are for tests to set up and to look at.
+    """
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
-        # What Synchronize tells.
+        # The pods and containers that Synchronize sends, by id.
         self.pods: dict[str, nri.PodSandbox] = {}
         self.containers: dict[str, nri.Container] = {}
         self.plugins: list[PluginConnection] = []
-        # Everybody who was admitted, and everybody who was not or no longer is.
+        # The index and name of each plugin that was ever admitted; and of each that was
+        # dropped, at its admission or later, with the reason.
         self.registrations: list[str] = []
         self.dropped: list[str] = []
-        # Unsolicited updates as they came in, and the error to answer them with.
+        # The updates that plugins sent, unsolicited or in answers to Synchronize, one
+        # list per message; and the error that answers unsolicited ones, if not empty.
         self.updates: list[list[nri.ContainerUpdate]] = []
         self.update_error = ""
         self._lock = threading.Lock()
@@ -54,17 +65,17 @@ class RegisteredPlugins:
         self._configured = threading.Event()
 
     def wait_for_registrations(self, count: int, timeout_s: float) -> bool:
-        """Wait until so many plugins were admitted since the beginning."""
+        """Wait until `count` plugins were admitted since the beginning."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: len(self.registrations) >= count, timeout_s
             )
 
     def drop_all(self, reason: str) -> None:
-        """Close all connections."""
-        for link in self.plugins:
-            link.close(reason)
-            link.join()
+        """Close the connections of all plugins."""
+        for plugin in self.plugins:
+            plugin.close(reason)
+            plugin.join()
         self.plugins.clear()
 
     # Calling plugins
@@ -75,22 +86,21 @@ class RegisteredPlugins:
         request: Message,
         take: Callable[[Any, str], None] | None = None,
     ) -> None:
-        """Call all subscribed plugins in order; drop those that do not answer.
+        """Ask all subscribed plugins in order.
 
-        `take` gets each answer with the plugin's index and name, before the next plugin
-        is asked, and may change the request for it.
+        `take` gets each answer with the plugin's index and name before the next plugin
+        is asked. It may change the request, which the next plugin then gets.
+
+        Raises:
+            RequestRejected: a plugin answered with an error.
         """
-        with self._lock:
-            for link in self._subscribed(method):
-                try:
-                    answer = self._call(link, method.rpc, request)
-                except ConnectionClosed as exc:
-                    self._drop(link, str(exc))
-                    continue
-                except RPCError as exc:
-                    raise RequestRejected(f"plugin {link.name}: {exc}") from exc
-                if take is not None:
-                    take(answer, link.full_name)
+
+        def ask_one(plugin: PluginConnection) -> None:
+            answer = self._call(plugin, method.rpc, request)
+            if take is not None:
+                take(answer, plugin.full_name)
+
+        self._for_each_subscribed(method, ask_one)
 
     def tell(
         self,
@@ -98,152 +108,177 @@ class RegisteredPlugins:
         pod: nri.PodSandbox,
         container: nri.Container | None = None,
     ) -> None:
-        """Deliver an event as the release does: a method of its own, or StateChange."""
+        """Deliver an event to all subscribed plugins in order.
+
+        Raises:
+            RequestRejected: a plugin answered with an error.
+        """
         if method.kind is Kind.CONTAINER_EVENT:
             request = method.request(pod=pod, container=container)
         else:
             request = method.request(pod=pod)
         change = nri.StateChangeEvent(pod=pod, container=container)
         change.event = nri.Event.ValueType(method.event)
-        with self._lock:
-            for link in self._subscribed(method):
-                try:
-                    self._deliver(link, method, request, change)
-                except ConnectionClosed as exc:
-                    self._drop(link, str(exc))
-                except RPCError as exc:
-                    raise RequestRejected(f"plugin {link.name}: {exc}") from exc
+        self._for_each_subscribed(
+            method, lambda plugin: self._deliver(plugin, method, request, change)
+        )
 
     def _deliver(
         self,
-        link: PluginConnection,
+        plugin: PluginConnection,
         method: Method,
         request: Message,
         change: nri.StateChangeEvent,
     ) -> None:
-        if self.behaviour.release >= (0, 12) and not link.uses_state_change:
+        # Since 0.12 each event is an RPC of its own. After one "unimplemented" the Go
+        # library sends all events to that plugin as StateChange, as older ones do.
+        if self.behaviour.release >= (0, 12) and not plugin.uses_state_change:
             try:
-                self._call(link, method.rpc, request)
+                self._call(plugin, method.rpc, request)
             except RPCError as exc:
                 if exc.code != Code.UNIMPLEMENTED:
                     raise
-                link.uses_state_change = True  # for all events, from now on
+                plugin.uses_state_change = True
             else:
                 return
-        link.call("StateChange", change, nri.Empty, self.behaviour.request_timeout_s)
+        plugin.call("StateChange", change, nri.Empty, self.behaviour.request_timeout_s)
 
     def validate(self, request: nri.ValidateContainerAdjustmentRequest) -> None:
-        """Ask the validators; unlike elsewhere, their silence fails the request too."""
+        """Ask the plugins that validate the merged answers of all plugins.
+
+        Unlike in other requests, a validator that does not answer is not skipped.
+
+        Raises:
+            RequestRejected: a validator rejected the result, failed, or did not answer.
+        """
         method = BY_RPC["ValidateContainerAdjustment"]
         if self.behaviour.release < method.since:
             return
         with self._lock:
-            for link in self._subscribed(method):
+            for plugin in self._subscribed(method):
                 try:
-                    response = self._call(link, method.rpc, request)
+                    response = self._call(plugin, method.rpc, request)
                 except (ConnectionClosed, RPCError) as exc:
                     if isinstance(exc, ConnectionClosed):
-                        self._drop(link, str(exc))
-                    raise RequestRejected(f"validator {link.name}: {exc}") from exc
+                        self._drop(plugin, str(exc))
+                    raise RequestRejected(f"validator {plugin.name}: {exc}") from exc
                 assert isinstance(response, nri.ValidateContainerAdjustmentResponse)
                 if response.reject:
-                    raise RequestRejected(f"validator {link.name}: {response.reason}")
+                    raise RequestRejected(f"validator {plugin.name}: {response.reason}")
 
-    def _call(self, link: PluginConnection, rpc: str, request: Message) -> Message:
+    def _for_each_subscribed(
+        self, method: Method, call: Callable[[PluginConnection], None]
+    ) -> None:
+        with self._lock:
+            for plugin in self._subscribed(method):
+                try:
+                    call(plugin)
+                except ConnectionClosed as exc:
+                    self._drop(plugin, str(exc))
+                except RPCError as exc:
+                    raise RequestRejected(f"plugin {plugin.name}: {exc}") from exc
+
+    def _call(self, plugin: PluginConnection, rpc: str, request: Message) -> Message:
         timeout_s = self.behaviour.request_timeout_s
-        return link.call(rpc, request, BY_RPC[rpc].response, timeout_s)
+        return plugin.call(rpc, request, BY_RPC[rpc].response, timeout_s)
 
     def _subscribed(self, method: Method) -> list[PluginConnection]:
-        for link in [link for link in self.plugins if not link.connected]:
-            self._drop(link, link.closed_because)
-        return [link for link in self.plugins if link.events & method.mask]
+        for plugin in [plugin for plugin in self.plugins if not plugin.connected]:
+            self._drop(plugin, plugin.closed_because)
+        return [plugin for plugin in self.plugins if plugin.events & method.mask]
 
-    def _drop(self, link: PluginConnection, reason: str) -> None:
-        link.close(reason)
-        link.join()
-        self.plugins.remove(link)
-        self.dropped.append(f"{link.full_name}: {reason}")
+    def _drop(self, plugin: PluginConnection, reason: str) -> None:
+        plugin.close(reason)
+        plugin.join()
+        self.plugins.remove(plugin)
+        self.dropped.append(f"{plugin.full_name}: {reason}")
 
     # Admitting plugins
 
     def admit(self, sock: socket.socket) -> None:
-        """Register, configure and synchronize a plugin, or drop it."""
+        """Register, configure and synchronize the plugin at a socket, or drop it."""
         self._configured.clear()
-        link = PluginConnection(
+        plugin = PluginConnection(
             sock, {"RegisterPlugin": self._register, "UpdateContainers": self._update}
         )
         try:
-            if not link.wait_until(
-                lambda: bool(link.name), self.behaviour.registration_timeout_s
+            if not plugin.wait_until(
+                lambda: bool(plugin.name), self.behaviour.registration_timeout_s
             ):
                 raise ConnectionClosed("did not register in time")
-            if not link.connected:
-                raise ConnectionClosed(link.closed_because)
+            if not plugin.connected:
+                raise ConnectionClosed(plugin.closed_because)
             with self._lock:
-                self._configure(link)
+                self._configure(plugin)
                 self._configured.set()
-                self._synchronize(link)
-                self.plugins.append(link)
-                self.plugins.sort(key=lambda link: link.idx)
+                self._synchronize(plugin)
+                self.plugins.append(plugin)
+                self.plugins.sort(key=lambda plugin: plugin.idx)
         except (ConnectionClosed, LocalProtocolError, RPCError) as exc:
             self._configured.set()
-            link.close(str(exc))
-            link.join()
-            self.dropped.append(f"{link.full_name}: {exc}")
+            plugin.close(str(exc))
+            plugin.join()
+            self.dropped.append(f"{plugin.full_name}: {exc}")
             return
         with self._changed:
-            self.registrations.append(link.full_name)
+            self.registrations.append(plugin.full_name)
             self._changed.notify_all()
 
-    def _register(self, link: PluginConnection, payload: bytes) -> bytes:
+    def _register(self, plugin: PluginConnection, payload: bytes) -> bytes:
         request = nri.RegisterPluginRequest.FromString(payload)
         if not request.plugin_name:
             raise RPCError(Code.UNKNOWN, "invalid plugin name: empty")
         if len(request.plugin_idx) != 2 or not request.plugin_idx.isdecimal():
             raise RPCError(Code.UNKNOWN, f"invalid plugin index {request.plugin_idx!r}")
-        link.idx, link.name = request.plugin_idx, request.plugin_name
+        plugin.idx, plugin.name = request.plugin_idx, request.plugin_name
         if self.behaviour.configure_first:
-            link.notify()
+            # Let `admit` go on with Configure, and answer only after that.
+            plugin.notify()
             self._configured.wait(self.behaviour.registration_timeout_s)
         return b""
 
-    def _configure(self, link: PluginConnection) -> None:
-        mine = self.behaviour
+    def _configure(self, plugin: PluginConnection) -> None:
+        runtime = self.behaviour
         request = nri.ConfigureRequest(
-            config=mine.config, runtime_name=mine.name, runtime_version=mine.version
+            config=runtime.config,
+            runtime_name=runtime.name,
+            runtime_version=runtime.version,
         )
-        if mine.release >= (0, 7):
-            request.registration_timeout = int(mine.registration_timeout_s * 1000)
-            request.request_timeout = int(mine.request_timeout_s * 1000)
-        if mine.release >= (0, 12):
-            request.NRI_version = mine.nri_version
-        response = link.call(
-            "Configure", request, nri.ConfigureResponse, mine.request_timeout_s
+        if runtime.release >= (0, 7):
+            request.registration_timeout = int(runtime.registration_timeout_s * 1000)
+            request.request_timeout = int(runtime.request_timeout_s * 1000)
+        if runtime.release >= (0, 12):
+            request.NRI_version = runtime.nri_version
+        response = plugin.call(
+            "Configure", request, nri.ConfigureResponse, runtime.request_timeout_s
         )
-        valid = valid_mask(mine.release)
+        valid = valid_mask(runtime.release)
         if response.events & ~valid:
             raise ConnectionClosed(
                 f"invalid plugin events: {response.events & ~valid:#x}"
             )
-        link.events = response.events or valid
+        plugin.events = response.events or valid  # zero subscribes to everything
 
-    def _synchronize(self, link: PluginConnection) -> None:
+    def _synchronize(self, plugin: PluginConnection) -> None:
         pods, containers = list(self.pods.values()), list(self.containers.values())
         piece = self.behaviour.sync_piece or max(len(pods), len(containers), 1)
-        deadline = monotonic() + self.behaviour.request_timeout_s  # for all pieces
+        # One timeout for all pieces together.
+        deadline = monotonic() + self.behaviour.request_timeout_s
         while True:
             more = len(pods) > piece or len(containers) > piece
             request = nri.SynchronizeRequest(
                 pods=pods[:piece], containers=containers[:piece], more=more
             )
             try:
-                response = link.call(
+                response = plugin.call(
                     "Synchronize",
                     request,
                     nri.SynchronizeResponse,
                     max(0.0, deadline - monotonic()),
                 )
             except LocalProtocolError:
+                # The piece is longer than a message may be: try a smaller one. Releases
+                # before 0.7 cannot cut.
                 if self.behaviour.release < (0, 7) or piece <= SMALLEST_PIECE:
                     raise
                 piece = max(SMALLEST_PIECE, piece * 9 // 10)
@@ -255,9 +290,9 @@ class RegisteredPlugins:
                 raise ConnectionClosed("plugin does not handle split sync requests")
             pods, containers = pods[piece:], containers[piece:]
 
-    def _update(self, link: PluginConnection, payload: bytes) -> bytes:
+    def _update(self, plugin: PluginConnection, payload: bytes) -> bytes:
         request = nri.UpdateContainersRequest.FromString(payload)
-        with self._lock:  # held during requests: whoever calls inside one waits
+        with self._lock:  # waits for the end of a request that is under way
             if self.update_error:
                 raise RPCError(Code.UNKNOWN, self.update_error)
             self._apply(request.update)
