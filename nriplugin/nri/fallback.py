@@ -44,12 +44,12 @@ class Fallback:
         self,
         plugin: Plugin,
         connection: Connection,
-        handlers: Mapping[str, BoundMethod],
+        methods: Mapping[str, BoundMethod],
         log: LimitedLog,
     ) -> None:
         self._plugin = plugin
         self._connection = connection
-        self._handlers = handlers
+        self._methods = methods
         self._log = log
 
     def reply_to(self, call: Call, code: int, reason: str) -> bytes:
@@ -78,7 +78,7 @@ class Fallback:
             return connection.reply(stream_id, b"")
 
     def _update(self, payload: bytes) -> bytes:
-        request = self._handlers[UPDATE].parse(payload)
+        request = self._methods[UPDATE].parse(payload)
         if request is None:  # the plugin has no handler for updates
             return b""
         response = self._plugin.fallback_update(request)

@@ -7,10 +7,11 @@ Threads:
 - Any thread of the plugin may queue an unsolicited update. It is sent by that thread
   if no request is being answered, else by the request thread after its answer.
 
-`_writing` is the one lock: it is held for each write to the socket, and for each
-change of `_running` and `_interim`, which say who answers the request under way. A
-handler runs without the lock. The answer of a handler that was late is dropped: the
-runtime already has the answer of the watchdog's thread.
+`_writing` is the one lock. It is held for each change of `_running` and `_interim`,
+which say who answers the request under way, and for each write to the socket, except
+that the watchdog's thread writes without it while it serves: `_running` is set all that
+time, so no other thread writes. A handler runs without the lock. The answer of a
+handler that was late is dropped: the runtime already has the watchdog's answer.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Session:
     def __init__(
         self, plugin: Plugin, sock: socket.socket, launch: Launch, stats: Stats
     ) -> None:
+        # Whether the connection came to work; a connection that did not counts as a
+        # failed attempt for the next wait of the runner.
         self.established = False
         self._plugin = plugin
         self._launch = launch
@@ -92,27 +95,27 @@ class Session:
         self._connection = Connection(
             sock, serves=PLUGIN_CONNECTION, calls=RUNTIME_CONNECTION
         )
-        self._handlers = bind(plugin)
-        self._handlers["Configure"] = BoundMethod(
+        self._methods = bind(plugin)
+        self._methods["Configure"] = BoundMethod(
             nri.ConfigureRequest.FromString, self._configure
         )
         synchronize = plugin.views.get("synchronize", nri.SynchronizeRequest)
-        self._handlers["Synchronize"] = BoundMethod(
+        self._methods["Synchronize"] = BoundMethod(
             synchronize.FromString, self._synchronize
         )
         self._fallback = Fallback(
-            plugin, self._connection, self._handlers, self._limited
+            plugin, self._connection, self._methods, self._limited
         )
         self._inbox: deque[Call | RefusedCall | Answer | DeferredEvent] = deque()
         self._updates = UpdateQueue(self._connection.client)
         self._watchdog = Watchdog(self._handler_is_late, DEFAULT_REQUEST_TIMEOUT_S)
-        self._registration = 0  # the stream of our RegisterPlugin call
+        self._registration = 0  # the stream id of the RegisterPlugin call
+        # The pods and containers of the Synchronize requests with `more`.
         self._pods: list[nri.PodSandbox] = []
         self._containers: list[nri.Container] = []
         self._stopping = False
         self._refused: ConfigError | None = None
-        # Guards writes to the socket and the two attributes below.
-        self._writing = threading.Lock()
+        self._writing = threading.Lock()  # see the rules at the top
         # The request under way; None while no request is being answered.
         self._running: Call | DeferredEvent | None = None
         # Set while the handler of `_running` is late.
@@ -199,12 +202,12 @@ class Session:
         watchdog = self._watchdog
         watchdog.deadline = monotonic() + watchdog.budget_s
         try:
-            handler = self._handlers.get(method)
-            if handler is None or service != PLUGIN_SERVICE:
+            bound = self._methods.get(method)
+            if bound is None or service != PLUGIN_SERVICE:
                 what = unknown(service, method) or method
                 reply = self._connection.failure(stream_id, Code.UNIMPLEMENTED, what)
             else:
-                parse, handle, may_update = handler
+                parse, handle, may_update = bound
                 request = parse(payload)
                 response = handle(request)
                 payload = b""
