@@ -43,12 +43,12 @@ class Ends:
         self.connection = Connection(sock, serves=PLUGIN, calls=RUNTIME)
 
     def close(self) -> None:
-        """Close both."""
+        """Close both ends."""
         self.connection.close()
         self.peer.close()
 
     def read(self, *chunks: bytes) -> list[Any]:
-        """Send chunk by chunk; return what each completes."""
+        """Send chunk by chunk; return the events that each chunk completes."""
         inbox: deque[Any] = deque()
         for chunk in chunks:
             self.peer.sendall(chunk)
@@ -58,7 +58,7 @@ class Ends:
         return list(inbox)
 
     def read_to_end(self, data: bytes) -> str:
-        """Send, hang up, and return why reading ended."""
+        """Send, close the other end, and return why reading ended."""
         self.peer.sendall(data)
         self.peer.shutdown(socket.SHUT_WR)
         try:
@@ -79,7 +79,7 @@ def ends() -> Iterator[Ends]:
 
 
 def test_a_call_that_comes_alone_is_returned(ends: Ends) -> None:
-    """The common case takes no detour through the inbox."""
+    """A call that is one whole frame is returned and not put into the inbox."""
     inbox: deque[Any] = deque()
     ends.peer.sendall(frame(PLUGIN, request(1, b"a")))
     assert ends.connection.receive(inbox) == FIRST
@@ -87,7 +87,7 @@ def test_a_call_that_comes_alone_is_returned(ends: Ends) -> None:
 
 
 def test_a_header_without_its_payload_is_waited_for() -> None:
-    """Go writes the two apart; a call that arrives so is still returned at once."""
+    """A frame whose header and payload arrive apart, as from Go, is read at once."""
     sock, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection, inbox = Connection(sock, serves=PLUGIN, calls=RUNTIME), deque[Any]()
     with sock, peer:
@@ -99,27 +99,27 @@ def test_a_header_without_its_payload_is_waited_for() -> None:
 
 
 def test_eight_bytes_inside_a_frame_are_not_a_header(ends: Ends) -> None:
-    """What is taken for a header without its payload is one: else there is no wait."""
+    """Eight bytes in the middle of a frame do not make `receive` wait for more."""
     ends.connection.limit_waiting(receive_s=0.5)  # rather than hang
     data = frame(PLUGIN, request(1, b"a"))
     assert ends.read(data[:-8], data[-8:]) == [FIRST]
 
 
 def test_two_frames_that_come_together(ends: Ends) -> None:
-    """What comes together is queued in order."""
+    """Calls that arrive in one read are queued in their order."""
     data = frame(PLUGIN, request(1, b"a")) + frame(PLUGIN, request(3, b"c"))
     assert ends.read(data) == [FIRST, THIRD]
 
 
 def test_two_messages_in_one_frame(ends: Ends) -> None:
-    """Where a frame ends means nothing to a reader."""
+    """A reader ignores where frames end."""
     data = frame(PLUGIN, request(1, b"a") + request(3, b"c"))
     assert ends.read(data) == [FIRST, THIRD]
 
 
 @pytest.mark.parametrize("size", [1, 9, 10, 11])
 def test_one_message_in_two_frames(ends: Ends, size: int) -> None:
-    """A message may be cut into frames anywhere; those of others come between."""
+    """A message may be cut anywhere, with frames of another id in between."""
     ends.connection.client.call("s", "m", b"")
     data = request(1, b"a")
     first, second = frame(PLUGIN, data[:size]), frame(PLUGIN, data[size:])
@@ -142,7 +142,7 @@ def test_one_message_in_two_frames(ends: Ends, size: int) -> None:
     ],
 )
 def test_inside_a_message_nothing_passes_for_a_call(ends: Ends, start: bytes) -> None:
-    """While a part is missing, bytes that look like a whole call are what they are."""
+    """Bytes that look like a whole call are payload while a message is incomplete."""
     decoy = frame(PLUGIN, request(3, b"c"))
     inbox: deque[Any] = deque()
     for chunk in start, decoy:
@@ -160,7 +160,7 @@ def test_inside_a_message_nothing_passes_for_a_call(ends: Ends, start: bytes) ->
 def test_frames_of_other_connections_are_dropped(
     ends: Ends, conn_id: int, payload: bytes
 ) -> None:
-    """They leave no trace, not even on stream ids."""
+    """Frames for other ids have no effect, not even on the stream ids."""
     data = frame(PLUGIN, request(1, b"a"))
     assert ends.read(frame(conn_id, payload) + data[:20], data[20:]) == [FIRST]
     assert ends.read(frame(conn_id, payload)) == []
@@ -169,21 +169,21 @@ def test_frames_of_other_connections_are_dropped(
 
 @pytest.mark.parametrize("conn_id", [PLUGIN, RUNTIME])
 def test_empty_frames_are_harmless(ends: Ends, conn_id: int) -> None:
-    """Between messages and inside one."""
+    """Empty frames may arrive between messages and inside a message."""
     data = request(1, b"a")
     chunks = frame(conn_id), frame(PLUGIN, data[:15]), frame(conn_id)
     assert ends.read(*chunks, frame(PLUGIN, data[15:])) == [FIRST]
 
 
 def test_each_service_has_streams_of_its_own(ends: Ends) -> None:
-    """A call and an answer on the same stream number have nothing to do."""
+    """A call and an answer may have the same stream id."""
     ends.connection.client.call("s", "m", b"")
     calls, answers = frame(PLUGIN, request(1, b"a")), frame(RUNTIME, response(1))
     assert ends.read(answers + calls) == [Answer(1, 0, "", b""), FIRST]
 
 
 def test_a_message_that_is_too_long(ends: Ends) -> None:
-    """It is refused at its header, discarded as it comes, and the next is served."""
+    """A message over the limit is refused at its header, and the next is served."""
     body = bytes(16 * MIB + 1)
     size = READ_BUFFER // 2
     [refusal] = ends.read(frame(PLUGIN, TTRPC_HEADER.pack(len(body), 1, REQUEST, 0)))
@@ -199,7 +199,7 @@ def test_a_message_that_is_too_long(ends: Ends) -> None:
 
 @pytest.mark.parametrize("more", [b"", b"x"])
 def test_a_frame_of_four_gib_breaks_the_connection(ends: Ends, more: bytes) -> None:
-    """Its header is enough."""
+    """A header that claims 4 GiB ends the connection before the payload arrives."""
     ends.peer.sendall(MUX_HEADER.pack(PLUGIN, 0xFFFF_FFFF) + more)
     ends.peer.shutdown(socket.SHUT_WR)
     with pytest.raises(RemoteProtocolError, match="claims 4294967295 bytes"):
@@ -207,7 +207,7 @@ def test_a_frame_of_four_gib_breaks_the_connection(ends: Ends, more: bytes) -> N
 
 
 def test_another_type_where_an_answer_is_due(ends: Ends) -> None:
-    """It breaks the connection."""
+    """A message that is no response, on the stream of a call, ends the connection."""
     ends.connection.client.call("s", "m", b"")
     with pytest.raises(RemoteProtocolError, match="message type 3 on stream 1"):
         ends.read(frame(RUNTIME, message(1, 3)))
@@ -228,7 +228,7 @@ def test_another_type_where_an_answer_is_due(ends: Ends) -> None:
     ids=["nothing", "a call", "a frame of nobody", "an empty frame", "a bad stream id"],
 )
 def test_the_end_between_messages(ends: Ends, data: bytes) -> None:
-    """A peer that hangs up when nothing is under way just leaves."""
+    """An end of file between messages is reported as such."""
     assert ends.read_to_end(data) == "end of file"
 
 
@@ -249,12 +249,12 @@ def test_the_end_between_messages(ends: Ends, data: bytes) -> None:
     ],
 )
 def test_the_end_inside_a_message(ends: Ends, data: bytes) -> None:
-    """A peer that hangs up in a header or a payload is told apart."""
+    """An end of file inside a header or a payload is reported as such."""
     assert ends.read_to_end(data) == "end of file inside a message"
 
 
 def test_a_reset_is_an_end() -> None:
-    """A peer that dies with our bytes unread resets the connection."""
+    """A peer that closes with unread bytes resets the connection, which ends it."""
     ends = Ends()
     ends.connection.send(b"unread")
     ends.peer.close()
@@ -267,7 +267,7 @@ def test_a_reset_is_an_end() -> None:
 
 @pytest.mark.parametrize("start", [b"", frame(PLUGIN, request(1))[:8]])
 def test_a_silent_peer_is_given_up(ends: Ends, start: bytes) -> None:
-    """With a limit on waiting, silence is an end as well, between two reads too."""
+    """With a limit on receiving, silence ends the connection."""
     ends.connection.limit_waiting(receive_s=0.01)
     ends.peer.sendall(start)
     with pytest.raises(ConnectionClosed, match="silent for too long"):
@@ -275,7 +275,7 @@ def test_a_silent_peer_is_given_up(ends: Ends, start: bytes) -> None:
 
 
 def test_a_peer_that_does_not_read_is_given_up(ends: Ends) -> None:
-    """With a limit on waiting, a full socket is an end."""
+    """With a limit on sending, a socket that stays full ends the connection."""
     ends.connection.limit_waiting(send_s=0.01)
     with pytest.raises(ConnectionClosed, match="send: "):
         ends.connection.send(bytes(MIB))
@@ -297,7 +297,7 @@ def kernel_limit_s(connection: Connection, option: int) -> float:
 def test_limits_reach_the_kernel(
     ends: Ends, limits: dict[str, float], receive_s: float, send_s: float
 ) -> None:
-    """Each its own, to a tick of up to 10 ms; what is not given is for ever."""
+    """Each limit is set in the kernel, within 10 ms; 0 means no limit."""
     ends.connection.limit_waiting(receive_s=5, send_s=5)
     ends.connection.limit_waiting(**limits)
     found = [
@@ -319,7 +319,7 @@ def test_ending_wakes_both_sides(ends: Ends) -> None:
 
 
 def test_ending_only_the_reading(ends: Ends) -> None:
-    """An answer under way can still be sent."""
+    """After `end(reading_only=True)` an answer can still be sent."""
     ends.connection.end(reading_only=True)
     with pytest.raises(ConnectionClosed, match="end of file"):
         ends.connection.receive(deque())
@@ -331,7 +331,7 @@ def test_ending_only_the_reading(ends: Ends) -> None:
 
 
 def test_what_a_connection_writes(ends: Ends) -> None:
-    """Answers leave on the connection that it serves, calls on the one it calls."""
+    """Answers leave on the id that is served, calls on the id that is called."""
     connection = ends.connection
     assert connection.reply(1, b"x") == frame(PLUGIN, response(1, b"x"))
     failure = connection.failure(3, Code.UNKNOWN, "no")
@@ -344,7 +344,7 @@ def test_what_a_connection_writes(ends: Ends) -> None:
 
 
 def test_a_connection_that_speaks_and_listens_like_go() -> None:
-    """Every frame goes by a given demultiplexer, and is written by a given packer."""
+    """A given demultiplexer sees each frame, and a given packer writes each."""
     sock, peer = socket.socketpair()
     connection = Connection(
         sock, serves=RUNTIME, calls=PLUGIN, demux=GoDemux(), packer=go_pack
@@ -363,7 +363,7 @@ def test_a_connection_that_speaks_and_listens_like_go() -> None:
 
 
 def test_nothing_follows_half_a_frame(ends: Ends) -> None:
-    """A peer that did not read in time would take the next bytes for the rest."""
+    """After a send that timed out halfway, the connection sends nothing more."""
     ends.connection.limit_waiting(send_s=0.01)
     with pytest.raises(ConnectionClosed, match="send"):
         ends.connection.send(b"x" * MIB)
