@@ -77,8 +77,8 @@ class Connection:
             size = self._recv_into(view)
             # Go writes the mux header (8 bytes) and the payload of a frame with two
             # system calls. If this thread woke up between the two, the payload is about
-            # to arrive: reading it now keeps the request on the short way below. Bytes
-            # 4 to 7 are the frame's length; a frame of length zero has no payload.
+            # to arrive: with it, the request can take the shortcut below. Bytes 4 to 7
+            # are the frame's length; a frame of length zero has no payload.
             if size == 8 and self._at_rest and any(view[4:8]):
                 size += self._recv_into(view[8:])
         except BlockingIOError as exc:
@@ -89,6 +89,7 @@ class Connection:
             cut = "" if self._at_rest else " inside a message"
             raise ConnectionClosed(f"end of file{cut}")
         data = view[:size]
+        # The shortcut: nearly every request is one whole frame in one read.
         if self._at_rest and self._may_shortcut:
             call = read_call(self.server, self._serves, data)
             if call is not None:

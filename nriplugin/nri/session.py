@@ -7,11 +7,11 @@ Threads:
 - Any thread of the plugin may queue an unsolicited update. It is sent by that thread
   if no request is being answered, else by the request thread after its answer.
 
-`_writing` is the one lock. It is held for each change of `_running` and `_interim`,
-which say who answers the request under way, and for each write to the socket, except
-that the watchdog's thread writes without it while it serves: `_running` is set all that
-time, so no other thread writes. A handler runs without the lock. The answer of a
-handler that was late is dropped: the runtime already has the watchdog's answer.
+`_writing` is the one lock. `_running` and `_interim` say which thread answers the
+request under way; the lock is held while a thread decides by them and writes to the
+socket. The watchdog's thread writes without the lock while it serves: `_running` is set
+all that time, so no other thread writes. A handler runs without the lock. The answer of
+a handler that was late is dropped: the runtime already has the watchdog's answer.
 """
 
 from __future__ import annotations
@@ -198,6 +198,8 @@ class Session:
         """
         call = event if isinstance(event, Call) else event.call
         stream_id, service, method, payload, _ = call
+        # Set without the lock, to save the time. Another thread may be sending an update
+        # right now; it crosses this request, as it can on the wire in any case.
         self._running = event
         watchdog = self._watchdog
         watchdog.deadline = monotonic() + watchdog.budget_s
@@ -245,9 +247,8 @@ class Session:
         if isinstance(exc, UNDECODABLE):
             code = Code.INTERNAL
             log(logging.ERROR, "%s: the request cannot be decoded", method)
-        elif isinstance(
-            exc, NRIPluginError
-        ):  # its text explains it without a traceback
+        elif isinstance(exc, NRIPluginError):
+            # An error of our own explains itself, so it is logged without a traceback.
             log(logging.ERROR, "%s: %s", method, exc)
         else:
             line = "%s: the plugin's handler failed"

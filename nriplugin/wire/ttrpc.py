@@ -79,8 +79,11 @@ class Decoder:
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
         self._max_message = max_message
+        # At most one of these three is in use: the start of a header; the header (length,
+        # stream id, type) and the start of the payload of a message; the number of bytes
+        # that are left to discard.
         self._header = bytearray()
-        self._current: tuple[int, int, int] | None = None  # length, stream id, type
+        self._current: tuple[int, int, int] | None = None
         self._payload = bytearray()
         self._discard = 0
 
@@ -116,7 +119,7 @@ class Decoder:
                     messages.append(Message(stream_id, type_, None, length))
                     self._discard = length
                     continue
-                if end - pos >= length:
+                if end - pos >= length:  # the whole payload is there: one copy
                     payload = bytes(data[pos : pos + length])
                     pos += length
                     messages.append(Message(stream_id, type_, payload, length))

@@ -121,13 +121,19 @@ class PluginConnection:
             RPCError: the plugin answered with an error, or its answer cannot be parsed.
             ConnectionClosed: the plugin is gone, was late, or broke the protocol.
         """
+        answer = self._exchange(method, request.SerializeToString(), timeout_s)
+        if answer.code != Code.OK:
+            raise RPCError(answer.code, answer.reason)
+        try:
+            return response.FromString(answer.payload)
+        except UNDECODABLE as exc:
+            raise RPCError(Code.INTERNAL, f"{method}: undecodable answer") from exc
+
+    def _exchange(self, method: str, payload: bytes, timeout_s: float) -> Answer:
+        """Send a request and wait for its answer; the only call under way."""
         client = self._connection.client
         stream_id, head, body = client.call(
-            PLUGIN_SERVICE,
-            method,
-            request.SerializeToString(),
-            int(timeout_s * 1e9),
-            METADATA,
+            PLUGIN_SERVICE, method, payload, int(timeout_s * 1e9), METADATA
         )
         deadline = monotonic() + timeout_s
         try:
@@ -140,17 +146,11 @@ class PluginConnection:
             self._changed.wait_for(
                 lambda: self._answers or not self.connected, deadline - monotonic()
             )
-            answer = self._answers.popleft() if self._answers else None
-        if answer is None:
-            client.forget(stream_id)
-            self.close(f"{method}: no answer within {timeout_s:g} s")
-            raise ConnectionClosed(self.closed_because)
-        if answer.code != Code.OK:
-            raise RPCError(answer.code, answer.reason)
-        try:
-            return response.FromString(answer.payload)
-        except UNDECODABLE as exc:
-            raise RPCError(Code.INTERNAL, f"{method}: undecodable answer") from exc
+            if self._answers:
+                return self._answers.popleft()
+        client.forget(stream_id)
+        self.close(f"{method}: no answer within {timeout_s:g} s")
+        raise ConnectionClosed(self.closed_because)
 
     def _read(self) -> None:
         arrived: deque[Call | RefusedCall | Answer] = deque()
