@@ -198,8 +198,8 @@ class Session:
         """
         call = event if isinstance(event, Call) else event.call
         stream_id, service, method, payload, _ = call
-        # Set without the lock, to save the time. Another thread may be sending an update
-        # right now; it crosses this request, as it can on the wire in any case.
+        # Set without the lock, to save its time. If another thread is sending an update
+        # right now, the update crosses this request, as it can on the wire in any case.
         self._running = event
         watchdog = self._watchdog
         watchdog.deadline = monotonic() + watchdog.budget_s
