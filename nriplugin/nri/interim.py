@@ -65,7 +65,7 @@ class InterimServer:
         self._connection.send(self._fallback.reply_to(call, *late))
 
     def serve(self) -> list[DeferredEvent | Answer]:
-        """Serve until the handler returns; return what is left for the request thread.
+        """Serve until the handler returns; return the work for the request thread.
 
         That is events for the plugin, and answers to calls that the plugin has made.
         """
