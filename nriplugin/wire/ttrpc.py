@@ -79,8 +79,8 @@ class Decoder:
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
         self._max_message = max_message
-        # At most one of these is in use: the start of a header; a header (length, stream
-        # id, type) with the start of its payload; a number of bytes to discard.
+        # At most one of these is in use: the start of a header; a header (length,
+        # stream id, type) with the start of its payload; a number of bytes to discard.
         self._header = bytearray()
         self._current: tuple[int, int, int] | None = None
         self._payload = bytearray()
