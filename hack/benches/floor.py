@@ -15,24 +15,24 @@ from collections import deque
 from typing import Any
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.nri.connection import Connection
 from nriplugin.nri.methods import BY_RPC, RUNTIME_SERVICE
-from nriplugin.nri.trunk import Trunk
 from nriplugin.wire.ttrpc import Call
 
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 sock.connect(sys.argv[1])
-trunk = Trunk(sock, serves=1, calls=2)
+connection = Connection(sock, serves=1, calls=2)
 register = nri.RegisterPluginRequest(plugin_name="floor", plugin_idx="99")
-_, head, body = trunk.client.call(
+_, head, body = connection.client.call(
     RUNTIME_SERVICE, "RegisterPlugin", register.SerializeToString()
 )
-trunk.send_call(head, body)
+connection.send_call(head, body)
 
 events = nri.ConfigureResponse(events=BY_RPC["CreateContainer"].mask)
 synchronized = False
 inbox: deque[Any] = deque()
 while not synchronized:
-    call = inbox.popleft() if inbox else trunk.receive(inbox)
+    call = inbox.popleft() if inbox else connection.receive(inbox)
     if isinstance(call, Call):
         payload = b""
         if call.method == "Configure":
@@ -41,13 +41,13 @@ while not synchronized:
             payload = nri.SynchronizeResponse(more=True).SerializeToString()
         else:
             synchronized = True
-        trunk.send(trunk.reply(call.stream_id, payload))
+        connection.send(connection.reply(call.stream_id, payload))
 
 response = nri.CreateContainerResponse()
 response.adjust.linux.resources.unified.update(
     {"cpu.weight": "20", "cpu.max": "50000 100000", "memory.max": "268435456"}
 )
-answer = bytearray(trunk.reply(1, response.SerializeToString()))
+answer = bytearray(connection.reply(1, response.SerializeToString()))
 buffer = bytearray(64 << 10)
 view = memoryview(buffer)
 while size := sock.recv_into(buffer):

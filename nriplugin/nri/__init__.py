@@ -10,7 +10,9 @@
 
     run(Hello(), name="hello", idx="50")
 
-`nriplugin.nri.testing.runtime` is the other side, to test plugins with.
+docs/sdk.md is the guide. The package knows NRI and nothing of cgroups.
+`nriplugin.nri.testing` holds an embedded runtime for tests of plugins; the modules
+beside it never import it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""Which function of a plugin serves which RPC.
+"""Decides which method of a plugin serves which RPC.
 
-`bind` joins the table of methods with a plugin, once per connection, so that a request
-costs one look-up, and a question goes straight to the plugin's own method.
+`bind` joins the table of `methods.py` with a plugin once per connection. A request
+then costs one dictionary look-up, and a question calls the plugin's own method with
+no function in between.
+
+The module also keeps harmful entries out of answers: `drop_harmful` has to run on
+every answer that carries updates of containers.
 """
 
 from __future__ import annotations
@@ -23,44 +27,50 @@ _log = logging.getLogger(__name__)
 _UNSUBSCRIBABLE = {"Configure", "Synchronize", "Shutdown", "StateChange"}
 
 
-class Handler(NamedTuple):
-    """How one RPC is served. Any: each row has message types of its own."""
+class BoundMethod(NamedTuple):
+    """How one RPC is served. Any stands for the RPC's own message types."""
 
     parse: Callable[[bytes], Any]
     handle: Callable[[Any], Any]  # returns a response, or None for an empty one
     may_update: bool = False  # the response can carry updates of containers
 
 
-def bind(plugin: Plugin) -> dict[str, Handler]:
-    """Return the handlers of a plugin by RPC."""
+def bind(plugin: Plugin) -> dict[str, BoundMethod]:
+    """Return how each RPC is served, by the RPC's name.
+
+    Every RPC of the table is in it, also those that the plugin has no handler for: the
+    answer "unimplemented" to one event makes a runtime send all events of the
+    connection as StateChange from then on.
+    """
     table = {method.rpc: _bind_method(plugin, method) for method in METHODS}
-    # Served even without handlers: an "unimplemented" would make a runtime fall back
-    # to StateChange for all events, for good.
     table["StateChange"] = _bind_state_change(plugin)
-    table["Shutdown"] = _NOBODY
+    table["Shutdown"] = _EMPTY_ANSWER
     return table
 
 
 def unknown(service: str, rpc: str) -> str | None:
-    """Return what there is no such thing as: the service, the method, or neither."""
+    """Name the service or the method that no plugin has; None if both are known.
+
+    The words are those of Go's ttRPC server, which puts them into the error status.
+    """
     if service != PLUGIN_SERVICE:
         return f"service {service}"
     return None if rpc in BY_RPC or rpc in _UNSUBSCRIBABLE else f"method {rpc}"
 
 
 def is_event(rpc: str) -> bool:
-    """Whether an RPC only tells something, so that it can be handled later."""
+    """Whether an RPC reports an event: its answer is empty, so handling can wait."""
     method = BY_RPC.get(rpc)
     return rpc == "StateChange" if method is None else method.kind is not Kind.QUESTION
 
 
-# For what the plugin did not subscribe to: not even parsed.
-_NOBODY = Handler(parse=lambda payload: None, handle=lambda request: None)
+# Serves an RPC that the plugin has no handler for, without parsing the request.
+_EMPTY_ANSWER = BoundMethod(parse=lambda payload: None, handle=lambda request: None)
 
 
-def _bind_method(plugin: Plugin, method: Method) -> Handler:
+def _bind_method(plugin: Plugin, method: Method) -> BoundMethod:
     if not handles(plugin, method):
-        return _NOBODY
+        return _EMPTY_ANSWER
     handler: Callable[..., Any] = getattr(plugin, method.handler)
     handle = handler
     if method.kind is Kind.POD_EVENT:
@@ -75,24 +85,25 @@ def _bind_method(plugin: Plugin, method: Method) -> Handler:
 
     may_update = "update" in method.response.DESCRIPTOR.fields_by_name
     request = plugin.views.get(method.handler, method.request)
-    return Handler(request.FromString, handle, may_update)
+    return BoundMethod(request.FromString, handle, may_update)
 
 
-def _bind_state_change(plugin: Plugin) -> Handler:
+def _bind_state_change(plugin: Plugin) -> BoundMethod:
     def handle(change: nri.StateChangeEvent) -> None:
         method = BY_EVENT.get(change.event)
         if method is not None and method.kind is not Kind.QUESTION:
             bound[method.event].handle(change)
 
     bound = {method.event: _bind_method(plugin, method) for method in METHODS}
-    return Handler(nri.StateChangeEvent.FromString, handle)
+    return BoundMethod(nri.StateChangeEvent.FromString, handle)
 
 
 def drop_harmful(updates: Any, creating: str | None = None) -> None:  # noqa: ANN401
-    """Remove, in place, the entries that a runtime punishes.
+    """Remove, in place, the updates that would do harm in the runtime.
 
-    An entry without resources wipes kubelet's request (and crashes CRI-O when it
-    comes unsolicited); one for the container being created fails its creation.
+    An update without `linux.resources` makes the runtime replace kubelet's request by
+    nothing, and crashes CRI-O in an unsolicited call. An update of the container that
+    is being created (`creating`) makes the runtime fail the creation.
     """
     for i in range(len(updates) - 1, -1, -1):
         update: nri.ContainerUpdate = updates[i]

@@ -1,8 +1,11 @@
-"""Who the plugin is and how it reaches the runtime.
+"""Determines the plugin's name and index and how it connects to the runtime.
 
-Either it dials the runtime's socket, under a name and index of its own, or the
-runtime launched it, with one end of a socket pair as an inherited descriptor and
-exactly three environment variables.
+There are two ways. An external plugin dials the runtime's socket and registers under
+its own name and index. A plugin that the runtime launched finds three environment
+variables (`ENV_NAME`, `ENV_INDEX`, `ENV_SOCKET`) and one end of a socket pair as an
+inherited descriptor; that connection cannot be dialled again.
+
+Arguments win over the environment, and the environment wins over the defaults.
 """
 
 from __future__ import annotations
@@ -18,22 +21,27 @@ if TYPE_CHECKING:
 
 DEFAULT_SOCKET = "/var/run/nri/nri.sock"
 DEFAULT_NAME = "nriplugin"
-# The last one: a plugin is shown what those before it have set. At a lower index
-# our files would silently outweigh the shares or the quota that a later plugin sets,
-# because an OCI runtime writes `unified` last.
+# The runtime asks plugins in the order of their index and shows each one what the
+# earlier ones have set, so the last plugin sees everything. At a lower index the files
+# that nriplugin sets would silently win over the shares or the quota that a later
+# plugin sets, because an OCI runtime writes `unified` last.
 DEFAULT_INDEX = "99"
 
 ENV_NAME = "NRI_PLUGIN_NAME"
 ENV_INDEX = "NRI_PLUGIN_IDX"
 ENV_SOCKET = "NRI_PLUGIN_SOCKET"
 
-# NRI 0.12 refuses other names; older runtimes take them, but why start there.
+# NRI 0.12 refuses other names. Older releases accept them; the same rule is applied
+# there, so that an upgrade of the runtime does not end the plugin.
 _NAME = re.compile(r"[A-Za-z0-9_.+-]+")
 _INDEX = re.compile(r"[0-9]{2}")
 
 
 class Launch(NamedTuple):
-    """A checked identity, and the socket to dial or the descriptor inherited."""
+    """A valid name and index, and the socket to dial or the inherited descriptor.
+
+    `socket_path` is empty if `inherited_fd` is set.
+    """
 
     name: str
     idx: str
@@ -41,7 +49,7 @@ class Launch(NamedTuple):
     inherited_fd: int | None
 
     def connect(self) -> socket.socket:
-        """Return a connected blocking socket; raises OSError."""
+        """Return a connected blocking socket, which the caller owns; raises OSError."""
         if self.inherited_fd is not None:
             return socket.socket(fileno=self.inherited_fd)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -60,10 +68,10 @@ def launch_from(
     idx: str | None = None,
     socket_path: str | None = None,
 ) -> Launch:
-    """Put together what was given, what the runtime set, and the defaults.
+    """Combine the arguments, the runtime's environment variables and the defaults.
 
     Raises:
-        ConfigError: a name, idx or descriptor that no runtime would accept.
+        ConfigError: the name, the index or the descriptor is not valid.
     """
     name = name or environ.get(ENV_NAME) or DEFAULT_NAME
     idx = idx or environ.get(ENV_INDEX) or DEFAULT_INDEX

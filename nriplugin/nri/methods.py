@@ -1,8 +1,12 @@
-"""The one table of what a runtime may ask of a plugin.
+"""The one table of the RPCs that a plugin can subscribe to.
 
-Dispatch, the event mask, the embedded runtime and the SDK's documentation all follow
-from it. To support a new method, add its messages to proto/, a row here and a
-handler of that name to `Plugin`.
+Dispatch, the event mask, the gRPC service and the embedded runtime all read it; no
+other module lists RPCs. To support a new one, add its messages to
+proto/nriplugin/api/nri.proto, a row to `METHODS`, and a method of the row's `handler`
+name to `Plugin`.
+
+Configure, Synchronize, StateChange and Shutdown are not in the table: a plugin gets
+them without a subscription.
 """
 
 from __future__ import annotations
@@ -19,13 +23,13 @@ if TYPE_CHECKING:
 RUNTIME_SERVICE = "nri.pkg.api.v1alpha1.Runtime"
 PLUGIN_SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 
-# Mux connection ids: each service is called on its own.
+# Ids of the logical connections: the plugin serves the first, the runtime the second.
 PLUGIN_CONNECTION = 1
 RUNTIME_CONNECTION = 2
 
 
 class Kind(Enum):
-    """How a handler is called."""
+    """How the plugin's method is called; the value says it in words."""
 
     QUESTION = "takes the request, returns a response or None for an empty one"
     POD_EVENT = "takes the pod, returns nothing"
@@ -33,13 +37,13 @@ class Kind(Enum):
 
 
 class Method(NamedTuple):
-    """A row: a subscribable method of the Plugin service."""
+    """A row of the table: one RPC of the Plugin service that has an event bit."""
 
     rpc: str
-    handler: str  # the RPC in snake case
+    handler: str  # the name of the method of `Plugin`: the RPC in snake case
     kind: Kind
-    event: int  # nri.Event
-    since: tuple[int, int]  # NRI release in which the event appeared
+    event: int  # a value of the enum nri.Event
+    since: tuple[int, int]  # the first NRI release with the event
     request: type[Message]
     response: type[Message]
 

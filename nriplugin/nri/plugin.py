@@ -1,9 +1,13 @@
-"""What a plugin author subclasses.
+"""The class that a plugin author subclasses.
 
-Define the handlers you need and hand an instance to `nriplugin.nri.run`. The
-subscription follows from what you define. All handlers run on one thread, one at a
-time, and the whole node's container starts wait while one runs: compute, answer,
-return. Everything slow belongs on a thread of yours, which may call `enqueue_update`.
+Define the handlers that you need (methods named after RPCs) and pass an instance to
+`nriplugin.nri.run`. The plugin is subscribed to the events whose handlers it defines.
+
+Rules for handlers:
+- All handlers run on one thread, one at a time. Every container start on the node
+  waits while a handler runs, so it computes, returns its answer, and does not block.
+- Slow work belongs on a thread of your own. Such a thread may call `enqueue_update`.
+- A handler never waits for the runtime: the runtime is waiting for the handler.
 """
 
 from __future__ import annotations
@@ -28,12 +32,13 @@ if TYPE_CHECKING:
 
 
 class Plugin:
-    """An NRI plugin; every method below is yours to override."""
+    """An NRI plugin. Override any method, except `enqueue_update` and `attach`."""
 
     failure_policy: FailurePolicy = FailurePolicy.IGNORE
 
-    # Handler -> message to parse its request with, in place of the full one: same field
-    # numbers, fewer fields. The parser skips what the message does not declare.
+    # By the name of a handler: the message class to parse its request with, in place of
+    # NRI's own. It has the same field numbers and declares fewer fields; the parser
+    # skips fields that are not declared, which saves most of the time of parsing.
     views: Mapping[str, type[Message]] = MappingProxyType({})
 
     _send_updates: UpdateSender | None = None
@@ -41,17 +46,20 @@ class Plugin:
     # Once per connection
 
     def configure(self, request: nri.ConfigureRequest) -> None:
-        """Learn who the runtime is. An exception refuses to work with it."""
+        """Learn which runtime this is.
+
+        An exception ends the connection; a ConfigError also ends the plugin.
+        """
 
     def synchronize(
         self, pods: Sequence[nri.PodSandbox], containers: Sequence[nri.Container]
     ) -> Iterable[nri.ContainerUpdate] | None:
-        """Learn everything that exists; return updates to existing containers."""
+        """Learn all pods and containers; return updates of existing containers."""
 
     def disconnected(self, reason: str) -> None:
-        """Learn that the connection ended. State comes anew with the next one."""
+        """Learn that the connection ended. The next one begins with `synchronize`."""
 
-    # Questions: return the answer, or None for an empty one
+    # Questions: return the answer, or None for an empty answer
 
     def create_container(
         self, request: nri.CreateContainerRequest
@@ -61,15 +69,17 @@ class Plugin:
     def update_container(
         self, request: nri.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
-        """Change what kubelet asks for. The runtime lays the answer over the request:
-        put only your own values into it, because whatever it holds counts as set by
-        you, and another plugin that sets the same fails the update.
+        """Change the resources that kubelet asks for.
+
+        The runtime lays the answer over the request. Put only values of your own into
+        the answer: every field in it counts as set by this plugin, and if another
+        plugin sets the same field, the update fails.
         """
 
     def stop_container(
         self, request: nri.StopContainerRequest
     ) -> nri.StopContainerResponse | None:
-        """Update others, now that this one has stopped."""
+        """Update other containers after this one has stopped."""
 
     def update_pod_sandbox(
         self, request: nri.UpdatePodSandboxRequest
@@ -79,9 +89,9 @@ class Plugin:
     def validate_container_adjustment(
         self, request: nri.ValidateContainerAdjustmentRequest
     ) -> nri.ValidateContainerAdjustmentResponse | None:
-        """Reject what all plugins together made of a container (NRI 0.10)."""
+        """Accept or reject the merged answers of all plugins (NRI 0.10)."""
 
-    # When there is no answer to an update
+    # In place of `update_container`
 
     def fallback_update(
         self,
@@ -89,66 +99,68 @@ class Plugin:
     ) -> nri.UpdateContainerResponse | None:
         """Answer an update whose handler failed or is late; None for an empty answer.
 
-        An empty answer is not harmless for a container that carries `unified` values
-        of yours: the runtime writes them again, over kubelet's new numbers. Must be
-        quick. It may run beside the late handler, on another thread.
+        An empty answer does harm to a container with `unified` values that this plugin
+        set: the runtime writes those old values after kubelet's new numbers. This
+        method must be quick. It may run on another thread while the late
+        `update_container` still runs.
 
         Raises:
-            RequestFails: the update is to fail; kubelet tries again.
+            RequestFails: the update shall fail; kubelet tries again.
         """
 
     # Events
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        """Handle: the pod's sandbox runs."""
+        """Learn that the pod's sandbox runs."""
 
     def post_update_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        """Handle: the pod's resources were updated (NRI 0.10)."""
+        """Learn that the pod's resources were updated (NRI 0.10)."""
 
     def stop_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        """Handle: the pod's sandbox was stopped."""
+        """Learn that the pod's sandbox was stopped."""
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        """Handle: the pod is gone."""
+        """Learn that the pod was removed."""
 
     def post_create_container(
         self, pod: nri.PodSandbox, container: nri.Container
     ) -> None:
-        """Handle: the container was created."""
+        """Learn that the container was created."""
 
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Handle: the container is about to start; its cgroup exists."""
+        """Learn that the container is about to start; its cgroup exists."""
 
     def post_start_container(
         self, pod: nri.PodSandbox, container: nri.Container
     ) -> None:
-        """Handle: the container started."""
+        """Learn that the container started."""
 
     def post_update_container(
         self, pod: nri.PodSandbox, container: nri.Container
     ) -> None:
-        """Handle: the container was updated."""
+        """Learn that the container was updated."""
 
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Handle: the container is gone."""
+        """Learn that the container was removed."""
 
-    # For any thread of yours
+    # For any thread of the plugin
 
     def enqueue_update(
         self, *updates: nri.ContainerUpdate, done: UpdateDone | None = None
     ) -> bool:
-        """Queue one unsolicited update call; never waits for its outcome.
+        """Queue one call that updates containers, without waiting for its outcome.
 
-        It leaves when no request is being answered, because the runtime would
-        otherwise wait for us while we wait for it. `done` is told the outcome on the
-        request thread: None, or the error. Returns False, and does nothing, while
-        there is no synchronized connection: the next Synchronize brings all state.
+        The call is sent when no request is being answered: the runtime holds a lock
+        over its request and would answer the call only after the request. `done` gets
+        the outcome, None or the error, on the request thread. Returns False and does
+        nothing while there is no synchronized connection; the next one begins with
+        `synchronize`, which may return updates.
 
-        Runtimes with NRI older than 0.12.1 can deadlock when such a call meets a
-        request of theirs; where you can, return updates from a handler instead.
+        A runtime with NRI older than 0.12.1 can deadlock when such a call and a request
+        cross on their way. Where possible, return updates from a handler instead.
 
         Raises:
-            ValueError: an update has no `linux.resources`: runtimes crash on it.
+            ValueError: an update has no `linux.resources`; runtimes crash on it.
             LocalProtocolError: the updates do not fit one message of 4 MiB.
         """
         for update in updates:
@@ -164,17 +176,20 @@ class Plugin:
         return True
 
     def attach(self, send_updates: UpdateSender | None) -> None:
-        """For the session: say where updates go while there is a connection."""
+        """Connect `enqueue_update` to a session, or with None to no session.
+
+        Only the session calls it.
+        """
         self._send_updates = send_updates
 
 
 def has_resources(update: nri.ContainerUpdate) -> bool:
-    """Whether an update says anything; runtimes do not survive one that does not."""
+    """Whether an update has `linux.resources`, without which it does harm."""
     return update.HasField("linux") and update.linux.HasField("resources")
 
 
 def handles(plugin: Plugin, method: Method) -> bool:
-    """Whether the plugin's class defines the handler of a method."""
+    """Whether the plugin's class overrides the handler of a method."""
     return getattr(type(plugin), method.handler) is not getattr(Plugin, method.handler)
 
 

@@ -1,8 +1,9 @@
-"""Which NRI release a runtime speaks, and which events that release knows.
+"""Determines which NRI release a runtime has and which events that release knows.
 
-A subscription with one bit that the runtime does not know ends the connection, and
-runtimes tell their NRI release only since 0.12. For older ones it follows from name
-and version; where that fails, the oldest mask is the safe one.
+A runtime closes the connection of a plugin that subscribes to an event which the
+runtime does not know. Runtimes announce their NRI release only since 0.12, so for
+older ones the release is looked up by the runtime's name and version. For an unknown
+runtime the oldest release is assumed, because every runtime knows its events.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ if TYPE_CHECKING:
 
 Release = tuple[int, int, int]
 
-# What our own messages follow; told to the runtime when we register.
+# The release that proto/nriplugin/api/nri.proto follows; sent with RegisterPlugin.
 NRI_VERSION = "0.12.5"
 
 OLDEST: Release = (0, 2, 0)
-# The first release that says which one it is.
-TELLING: Release = (0, 12, 0)
+# The first release in which Configure carries the runtime's NRI release.
+FIRST_ANNOUNCED: Release = (0, 12, 0)
 
-# First runtime version with that NRI release, newest first.
+# The first version of the runtime with an NRI release, and that release; newest first.
 _CONTAINERD = (
     ((2, 4, 0), (0, 12, 1)),
     ((2, 3, 0), (0, 12, 0)),
     ((2, 2, 1), (0, 11, 0)),
     ((2, 2, 0), (0, 10, 0)),
 )
-# CRI-O 1.33 has a snapshot between 0.9 and 0.10 that knows two of the three new
-# events; treating it as 0.9 loses UpdatePodSandbox there and is safe.
+# CRI-O 1.33 was built from a snapshot between 0.9 and 0.10, which knows two of the
+# three events of 0.10. It is treated as 0.9: safe, at the price of UpdatePodSandbox.
 _CRIO = (((1, 35, 0), (0, 11, 0)), ((1, 34, 0), (0, 10, 0)))
 _TABLES = {
     "containerd": _CONTAINERD,
-    "v2": _CONTAINERD,  # what containerd 2.0.0 to 2.0.3 call themselves
+    "v2": _CONTAINERD,  # the name that containerd 2.0.0 to 2.0.3 send
     "cri-o": _CRIO,
 }
 
@@ -46,9 +47,9 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(-)?")
 def release_of(request: ConfigureRequest) -> Release:
     """Return the NRI release behind a Configure request."""
     if request.NRI_version:
-        # "(devel)" and "0.0.0-unknown" are builds from source. Only a runtime
-        # that has the field fills it, so they are as new as the field at least.
-        return max(_release(request.NRI_version) or OLDEST, TELLING)
+        # Builds from source say "(devel)" or "0.0.0-unknown". Only a runtime of 0.12
+        # or newer has this field to fill, so those count as 0.12.
+        return max(_release(request.NRI_version) or OLDEST, FIRST_ANNOUNCED)
     found = _VERSION.match(request.runtime_version)
     if found:
         version = int(found[1]), int(found[2]), int(found[3] or 0)
@@ -68,5 +69,5 @@ def _release(text: str) -> Release | None:
 
 
 def valid_mask(release: tuple[int, ...]) -> int:
-    """Return the events that a runtime of that release accepts."""
+    """Return the mask of the events that a runtime of that release accepts."""
     return sum(method.mask for method in METHODS if method.since <= release)

@@ -1,7 +1,10 @@
-"""Keeps a plugin connected: dial, serve, and dial again when the runtime restarts.
+"""Keeps a plugin connected: dials, serves, and dials again when the runtime restarts.
 
-One connection at a time, each with a `Session` of its own. All state comes anew with
-the Synchronize of every connection.
+There is one connection at a time, and each has a `Session` of its own. No state of the
+protocol survives a connection: the runtime sends all pods and containers again with
+the Synchronize of the next one.
+
+A plugin that the runtime launched has one inherited connection and ends with it.
 """
 
 from __future__ import annotations
@@ -46,11 +49,12 @@ class Runner:
         self._stopped = StopFlag()
 
     def run(self) -> None:
-        """Serve until `stop`, or, if launched by a runtime, as long as that lives.
+        """Serve until `stop`, or until the runtime that launched the plugin ends.
 
         Raises:
             ConfigError: the plugin refuses to work with the runtime.
-            OSError: the socket cannot be used, and waiting will not change that.
+            OSError: the socket cannot be used, with an error that does not pass by
+                itself.
         """
         backoff = Backoff()
         trouble = ""
@@ -63,7 +67,7 @@ class Runner:
                 return
             if lived_s is not None:
                 trouble = ""
-            if reason != trouble:  # said once, not at every attempt
+            if reason != trouble:  # one line per reason, not one per attempt
                 _log.warning(
                     "not connected to %s: %s", self._launch.socket_path, reason
                 )
@@ -73,12 +77,16 @@ class Runner:
     def stop(self) -> None:
         """End `run` soon; from any thread or signal handler."""
         self._stopped.set()
-        session = self._session  # which `run` forgets when the connection ends
+        # Read once: the thread in `run` sets it to None when the connection ends.
+        session = self._session
         if session is not None:
             session.stop()
 
     def _connect_and_serve(self) -> tuple[float | None, str]:
-        """Return how long the connection worked, if at all, and why it ended."""
+        """Serve one connection; return how many seconds it worked and why it ended.
+
+        The seconds are None if the connection was not made or never synchronized.
+        """
         try:
             sock = self._launch.connect()
         except OSError as exc:
@@ -87,7 +95,8 @@ class Runner:
             return None, exc.strerror or str(exc)
         session = Session(self._plugin, sock, self._launch, self.stats)
         self._session = session
-        if self._stopped.is_set():  # between the check above and the assignment
+        # `stop` may have run before `_session` was set, and then it found no session.
+        if self._stopped.is_set():
             session.stop()
         reason = "stopped"
         started = monotonic()
@@ -101,13 +110,14 @@ class Runner:
             return None, reason
         try:
             self._plugin.disconnected(reason)
-        except Exception:  # noqa: BLE001 - the plugin's own code; we go on
+        except Exception:  # noqa: BLE001 - plugin code must not end the runner
             _log.exception("the plugin's `disconnected` failed")
         return monotonic() - started, reason
 
 
-# The runtime is not there, or not ready, yet; or the node is out of descriptors or
-# memory for a while. A permission or a path that is too long are the user's to mend.
+# Errors of `connect` that can pass by themselves: the runtime is not started or not
+# ready, or the node is out of descriptors or memory. Others, such as a missing
+# permission or a path that is too long, need the user and end the runner.
 _PASSING = {
     errno.ENOENT,
     errno.ECONNREFUSED,
@@ -132,12 +142,13 @@ def run(
 ) -> None:
     """Run a plugin until SIGTERM or SIGINT.
 
-    Without arguments a plugin launched by the runtime takes name, index and socket
-    from its environment, and any other dials the default socket.
+    Without arguments, a plugin that a runtime launched takes name, index and socket
+    from its environment; any other plugin dials the default socket.
 
     Raises:
-        ConfigError: a wrong name or idx, or a plugin without handlers.
-        OSError: the socket cannot be used, for instance for want of permission.
+        ConfigError: the name or the index is not valid, the plugin has no handlers, or
+            the plugin refuses to work with the runtime.
+        OSError: the socket cannot be used, for instance because of its permissions.
     """
     launch = launch_from(os.environ, name=name, idx=idx, socket_path=socket_path)
     runner = Runner(plugin, launch)

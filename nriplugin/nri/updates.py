@@ -1,4 +1,11 @@
-"""Unsolicited updates waiting for their turn: one call at a time, in order."""
+"""Queues calls to Runtime.UpdateContainers, the updates that no request asked for.
+
+One call is under way at a time, and calls leave in the order in which they were
+queued. The queue only builds and accounts: the session decides when a call may leave
+(never while a request is being answered, because the runtime holds a lock over the
+request) and sends it. Each queued call reports exactly one outcome: success, an error
+of the runtime, or the loss of the connection.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +27,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# What is left of a message beside the envelope.
+# The longest serialised update: a message less room for the envelope, which carries the
+# names of service and method.
 MAX_PAYLOAD = MAX_MESSAGE - 128
 
 
 class UpdateQueue:
-    """Calls to Runtime.UpdateContainers. The session decides when, and locks."""
+    """The calls that wait, and the one that is under way.
+
+    Any thread may call `put`, and `next_call` if it holds the session's lock. Only the
+    request thread calls `answered` and `abandon`.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._waiting: deque[tuple[bytes, UpdateDone | None]] = deque()
-        self._stream = 0  # of the call that is under way
+        self._stream = 0  # the stream id of the call under way; 0 if there is none
         self._done: UpdateDone | None = None
         self._abandoned = False
 
@@ -44,7 +56,7 @@ class UpdateQueue:
         """Queue one call.
 
         Raises:
-            LocalProtocolError: it is longer than a message may be.
+            LocalProtocolError: the updates are longer than a message may be.
         """
         payload = nri.UpdateContainersRequest(update=updates).SerializeToString()
         if len(payload) > MAX_PAYLOAD:
@@ -52,11 +64,13 @@ class UpdateQueue:
                 f"update of {len(payload)} bytes, at most {MAX_PAYLOAD} are allowed"
             )
         self._waiting.append((payload, done))
-        if self._abandoned:  # meanwhile
+        # The connection may have ended while this thread was on its way here. Then no
+        # thread takes calls off the queue any more, so the new one is reported now.
+        if self._abandoned:
             self.abandon()
 
     def next_call(self) -> tuple[bytes, bytes]:
-        """Return header and body of the next call."""
+        """Return header and body of the next call, which is under way from now on."""
         payload, self._done = self._waiting.popleft()
         self._stream, head, body = self._client.call(
             RUNTIME_SERVICE, "UpdateContainers", payload
@@ -64,31 +78,33 @@ class UpdateQueue:
         return head, body
 
     def answered(self, answer: Answer) -> None:
-        """Take note of an answer, if it is one to the call under way."""
+        """Report the outcome of the call under way, if this is the answer to it."""
         if answer.stream_id != self._stream:
             return
-        # In this order: with the stream gone, another thread may make the next call.
+        # `_done` is taken before `_stream` is cleared: with no stream under way another
+        # thread may start the next call, which sets `_done`.
         done, self._done, self._stream = self._done, None, 0
         failed = answer.code != Code.OK
-        _tell(done, RPCError(answer.code, answer.reason) if failed else None)
+        _report(done, RPCError(answer.code, answer.reason) if failed else None)
 
     def abandon(self) -> None:
-        """Tell everybody who waits that the connection is gone."""
+        """Report to each call, under way or waiting, that the connection is lost."""
         self._abandoned = True
         if self._stream:
             self._stream = 0
-            _tell(self._done, ConnectionClosed("connection lost, outcome unknown"))
+            _report(self._done, ConnectionClosed("connection lost, outcome unknown"))
         while self._waiting:
             _, done = self._waiting.popleft()
-            _tell(done, ConnectionClosed("connection lost before the update was sent"))
+            never_sent = ConnectionClosed("connection lost before the update was sent")
+            _report(done, never_sent)
 
 
-def _tell(done: UpdateDone | None, error: NRIPluginError | None) -> None:
+def _report(done: UpdateDone | None, error: NRIPluginError | None) -> None:
     if done is None:
         if error is not None:
             _log.warning("unsolicited update: %s", error)
         return
     try:
         done(error)
-    except Exception:  # noqa: BLE001 - the plugin's own code; the connection goes on
+    except Exception:  # noqa: BLE001 - plugin code must not end the connection
         _log.exception("the plugin's update callback failed")

@@ -1,9 +1,12 @@
-"""Notices a request that takes too long, at no cost to those that do not.
+"""Notices a request that takes too long, at almost no cost to the other requests.
 
 A late answer makes the runtime drop the plugin, and until then every container start
-on the node waits. The request thread only stores a deadline; a thread of the
-watchdog's own wakes up once per budget to look at it. A request that begins while it
-sleeps has a deadline after it wakes up, so none is missed and none is noticed late.
+on the node waits. The request thread only stores a deadline; it takes no lock and
+wakes no thread, because every request would pay for that.
+
+The watchdog's own thread wakes up at the deadline that it saw last, and at least once
+per budget. No deadline is missed: a request that begins while the thread sleeps has its
+deadline one whole budget later, and by then the thread has woken up and seen it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A slow request is answered for at this share of the time the runtime allows.
+# The watchdog answers when this share of the runtime's request timeout has passed. The
+# last quarter is for waking up, for building the fallback answer and for the socket.
 SHARE = 0.75
 
 NO_DEADLINE = inf
@@ -25,8 +29,9 @@ NO_DEADLINE = inf
 class Watchdog:
     """Calls `on_late`, on its own thread, when a deadline passes.
 
-    The request thread sets `deadline` to now plus `budget_s` when a request begins,
-    and to NO_DEADLINE when it ends: two stores, because it does so for every one.
+    The request thread sets `deadline` to now plus `budget_s` when a request begins and
+    to NO_DEADLINE when it ends: two plain stores, because this is on the path of every
+    request. `on_late` has to look again whether the request is still under way.
     """
 
     def __init__(self, on_late: Callable[[], None], request_timeout_s: float) -> None:
@@ -40,22 +45,25 @@ class Watchdog:
         )
 
     def start(self) -> None:
-        """Start watching."""
+        """Start the watchdog's thread."""
         self._thread.start()
 
     def allow(self, request_timeout_s: float) -> None:
-        """Take note of how long the runtime waits for an answer."""
+        """Set the budget of all further requests from the runtime's request timeout."""
         self.budget_s = SHARE * request_timeout_s
         self._wake.set()
 
     def hurry(self, timeout_ns: int) -> None:
-        """Shorten the time of the request under way: its caller waits only so long."""
+        """Shorten the deadline of the request under way to its caller's own timeout.
+
+        A `timeout_ns` of 0 means that the caller gave none.
+        """
         if timeout_ns:
             self.deadline = min(self.deadline, monotonic() + SHARE * 1e-9 * timeout_ns)
             self._wake.set()
 
     def close(self) -> None:
-        """Stop watching and wait for the thread."""
+        """Stop the watchdog's thread and wait for its end."""
         self._closed = True
         self._wake.set()
         self._thread.join()

@@ -1,12 +1,15 @@
 """The multiplexer under ttRPC: several logical connections on one socket.
 
 A frame is an 8-byte big-endian header (connection id, payload length) and the
-payload. There is no handshake and no close: an id is open when the peer says so to
-itself, and frames for other ids are dropped.
+payload. The protocol has no handshake and no close for a logical connection: each
+side decides for itself which ids it serves, and a receiver drops frames for other ids.
 
-Reading ignores frame boundaries: payloads are handed on piece by piece as they
-arrive, so a frame never has to fit in memory. Writing must not ignore them: see
-`pack`. Reference: pkg/net/multiplex of the Go library.
+Rules of this module:
+- Reading ignores frame boundaries. `Demux` hands each payload on in the pieces in
+  which it arrives, so that a frame never has to fit in memory.
+- Writing must respect the frame boundaries that a Go peer can read: see `pack`.
+
+Reference: pkg/net/multiplex of the Go library.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ from nriplugin.errors import RemoteProtocolError
 
 HEADER = Struct(">II")
 
-# What the Go library's ttRPC reads its headers through. A frame that is delivered
-# while it waits for a header and is longer than this kills the connection.
+# The Go library reads ttRPC headers through a buffer of this many bytes, and its mux
+# delivers whole frames only. If the reader waits for a ttRPC header and the next frame
+# is longer than the buffer, the read fails and the Go side closes the connection.
 GO_READ_BUFFER = 4096
 
-# Go writers up to NRI 0.6.1 put 16 MiB in a frame, newer ones 4 MiB and 10 bytes; Go
-# readers check nothing and allocate what the header claims. We allocate nothing, but
-# a larger claim is not a runtime talking.
+# The longest frame that a Go writer sends: 16 MiB up to NRI 0.6.1, 4 MiB and 10 bytes
+# since. A header that claims more comes from a peer that does not speak NRI. `Demux`
+# would not allocate the claimed length anyway; a Go reader does, without any check.
 MAX_FRAME = 16 << 20
 
 # (connection id, part of a payload, bytes of the same frame still to come)
@@ -34,7 +38,10 @@ _NOTHING = memoryview(b"")
 
 
 class Demux:
-    """Takes a byte stream apart. Holds at most one incomplete header."""
+    """Splits the byte stream of a socket by logical connection.
+
+    Holds at most one incomplete header between two calls of `feed`, never a payload.
+    """
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._max_frame = max_frame
@@ -43,7 +50,10 @@ class Demux:
         self._left = 0
 
     def feed(self, data: memoryview) -> list[Piece]:
-        """Return what `data` holds, as views into it.
+        """Return the pieces of payload in `data`, as views into it.
+
+        An empty frame yields one empty piece. The views are valid only as long as the
+        caller does not overwrite the buffer behind `data`.
 
         Raises:
             RemoteProtocolError: a header claims more than the allowed length.
@@ -65,7 +75,7 @@ class Demux:
                 self._header += data[pos : pos + take]
                 pos += take
                 if len(self._header) < HEADER.size:
-                    break
+                    break  # the rest of the header comes with the next `data`
                 self._id, length = HEADER.unpack(self._header)
                 self._header.clear()
             if length > self._max_frame:
@@ -80,16 +90,19 @@ class Demux:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the next byte is the first of a frame."""
+        """Whether the last frame is complete, so that the next byte begins a frame."""
         return not self._left and not self._header
 
 
 def pack(conn_id: int, head: bytes, body: bytes) -> bytes:
-    """Return the bytes that carry one message of a header and a body.
+    """Return the bytes that carry one ttRPC message, given its header and its body.
 
-    One frame if it fits the Go reader's buffer, else one frame for the header and one
-    for the body. Never more: the Go peer queues 256 frames and closes the connection
-    at the next, so chopping a large message into small frames is no way out.
+    A message of up to 4096 bytes is one frame. A longer message is two frames, the
+    ttRPC header and the body: the Go reader takes the header through its buffer of
+    4096 bytes and then reads the body straight into memory of the body's length, so
+    only the body's frame may be long. A long message must not be cut into many frames
+    of 4096 bytes instead: the Go peer queues at most 256 frames per logical connection
+    and closes the whole connection when one more arrives.
     """
     size = len(head) + len(body)
     if size <= GO_READ_BUFFER:

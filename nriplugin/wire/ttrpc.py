@@ -1,11 +1,16 @@
-"""ttRPC as NRI uses it: unary calls, both roles.
+"""ttRPC as NRI uses it: unary calls, in the roles of server and client.
 
 A message is a 10-byte big-endian header (length, stream id, type, flags) and a
-payload, which for a request and a response is one of the two protobuf envelopes.
-`Server` turns bytes into calls and refusals, `Client` into answers; the bytes to send
-come back as a header and a body for `mux.pack`. NRI has no streaming: flags are always
-zero and data messages are ignored. Reference: the ttRPC protocol document and the Go
-implementation's behaviour on bad input.
+payload. The payload of a request and of a response is a protobuf envelope, `Request`
+or `Response` of proto/nriplugin/api/ttrpc.proto. `Server` turns received bytes into
+calls, `Client` turns them into answers; both return the bytes to send as a header and
+a body for `mux.pack`.
+
+Rules of this module:
+- A bad request is refused on its own stream and the connection goes on, as in the Go
+  implementation. Only a client can find the connection unusable.
+- Memory grows with the bytes that arrive, never with the length that a header claims.
+- NRI has no streaming: flags are written as zero, and a server ignores data messages.
 """
 
 from __future__ import annotations
@@ -24,19 +29,22 @@ if TYPE_CHECKING:
 
 HEADER = Struct(">IIBB")
 
-# The limit of every ttRPC implementation. A Go receiver behind the NRI mux does not
-# survive more, so we never send more.
+# The longest payload that ttRPC implementations accept. A Go receiver discards a longer
+# one through its buffer of 4096 bytes, which fails behind the NRI mux and closes the
+# connection, so neither `Server` nor `Client` ever sends more.
 MAX_MESSAGE = 4 << 20
 
-# Go senders up to NRI 0.6.1 do not know that limit, nor how to cut a Synchronize into
-# pieces: on a node with thousands of containers it is one message of many megabytes.
-# Their mux takes no more than this.
+# The longest request that `Server` accepts. Go senders up to NRI 0.6.1 do not know the
+# limit of 4 MiB and cannot send a Synchronize in several messages: on a node with
+# thousands of containers theirs is one message of many megabytes. 16 MiB is the most
+# that the mux of those releases can carry.
 MAX_REQUEST = 16 << 20
 
 REQUEST = 1
 RESPONSE = 2
 
-# What parsing raises; text that is not UTF-8 is the second with pure-Python protobuf.
+# What parsing raises on bad bytes. Pure-Python protobuf raises UnicodeDecodeError for
+# text that is not UTF-8; the compiled implementation raises DecodeError for it, too.
 UNDECODABLE = (DecodeError, UnicodeDecodeError)
 
 
@@ -53,7 +61,7 @@ class Code(IntEnum):
 
 
 class Message(NamedTuple):
-    """One ttRPC message. `payload` is None where it was too long and discarded."""
+    """One ttRPC message; `payload` is None if it was too long and was discarded."""
 
     stream_id: int
     type: int
@@ -62,22 +70,25 @@ class Message(NamedTuple):
 
 
 class Decoder:
-    """Cuts one logical connection's bytes into messages.
+    """Cuts the bytes of one logical connection into messages.
 
-    Memory: a payload grows as its bytes arrive, never ahead of them, and is at most
-    `max_message` long; what is longer is discarded as it arrives.
+    Holds at most one incomplete header and one incomplete payload of up to
+    `max_message` bytes. A longer payload is reported at its header and then discarded
+    byte by byte as it arrives.
     """
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
         self._max_message = max_message
+        # At most one of these is in use: the start of a header; a header (length,
+        # stream id, type) with the start of its payload; a number of bytes to discard.
         self._header = bytearray()
-        self._current: tuple[int, int, int] | None = None  # length, stream id, type
+        self._current: tuple[int, int, int] | None = None
         self._payload = bytearray()
         self._discard = 0
 
     @property
     def at_rest(self) -> bool:
-        """Whether the next byte is the first of a message."""
+        """Whether no message is incomplete, so that the next byte begins a message."""
         return not self._header and self._current is None and not self._discard
 
     def feed(self, data: memoryview) -> list[Message]:
@@ -107,7 +118,7 @@ class Decoder:
                     messages.append(Message(stream_id, type_, None, length))
                     self._discard = length
                     continue
-                if end - pos >= length:
+                if end - pos >= length:  # the whole payload is there: one copy
                     payload = bytes(data[pos : pos + length])
                     pos += length
                     messages.append(Message(stream_id, type_, payload, length))
@@ -124,7 +135,7 @@ class Decoder:
 
 
 class Call(NamedTuple):
-    """A request to serve."""
+    """A request that a server has to answer. `timeout_ns` is 0 if there is no limit."""
 
     stream_id: int
     service: str
@@ -133,8 +144,8 @@ class Call(NamedTuple):
     timeout_ns: int
 
 
-class RefusedStream(NamedTuple):
-    """A request that cannot be served; the peer is owed this status."""
+class RefusedCall(NamedTuple):
+    """A request that a server refuses; the caller is to be sent this error status."""
 
     stream_id: int
     code: Code
@@ -142,7 +153,11 @@ class RefusedStream(NamedTuple):
 
 
 class Server:
-    """The side that is called."""
+    """The side of a logical connection that is called.
+
+    `last_stream` is the highest stream id so far. It and `max_request` are public
+    because `single_frame.read_call` accepts calls in place of `accept`.
+    """
 
     def __init__(
         self, max_request: int = MAX_REQUEST, max_reply: int = MAX_MESSAGE
@@ -152,31 +167,31 @@ class Server:
         self.decoder = Decoder(max_request)
         self.last_stream = 0
 
-    def feed(self, data: memoryview) -> list[Call | RefusedStream]:
-        """Return the calls that `data` completes, and those to refuse."""
+    def feed(self, data: memoryview) -> list[Call | RefusedCall]:
+        """Return the calls that `data` completes, served or refused, in their order."""
         accepted = map(self.accept, self.decoder.feed(data))
         return [call for call in accepted if call is not None]
 
-    def accept(self, message: Message) -> Call | RefusedStream | None:
-        """Judge one message; None is for those that a server ignores."""
+    def accept(self, message: Message) -> Call | RefusedCall | None:
+        """Return the call in a message; None for a type that a server ignores."""
         stream_id, type_, payload, length = message
         if type_ != REQUEST:
             return None
         if stream_id % 2 == 0:
             reason = f"stream id {stream_id} is even, a client's are odd"
-            return RefusedStream(stream_id, Code.INVALID_ARGUMENT, reason)
+            return RefusedCall(stream_id, Code.INVALID_ARGUMENT, reason)
         if stream_id <= self.last_stream:
             reason = f"stream id {stream_id} is not above {self.last_stream}"
-            return RefusedStream(stream_id, Code.INVALID_ARGUMENT, reason)
+            return RefusedCall(stream_id, Code.INVALID_ARGUMENT, reason)
         self.last_stream = stream_id
         if payload is None:
             reason = f"message of {length} bytes, limit {self.max_request}"
-            return RefusedStream(stream_id, Code.RESOURCE_EXHAUSTED, reason)
+            return RefusedCall(stream_id, Code.RESOURCE_EXHAUSTED, reason)
         try:
             request = Request.FromString(payload)
         except UNDECODABLE:
             reason = "the request envelope cannot be decoded"
-            return RefusedStream(stream_id, Code.INVALID_ARGUMENT, reason)
+            return RefusedCall(stream_id, Code.INVALID_ARGUMENT, reason)
         return Call(
             stream_id,
             request.service,
@@ -200,7 +215,8 @@ class Server:
 
     def fail(self, stream_id: int, code: int, reason: str) -> tuple[bytes, bytes]:
         """Return header and body of an error answer."""
-        # A reason may quote anything: never too long, and never what is not text.
+        # A reason may quote bytes that the peer or a user chose, so its length is cut,
+        # and surrogates, which protobuf cannot encode, are replaced.
         reason = reason[:1024].encode("utf-8", "replace").decode()
         status = Status(code=code, message=reason)
         body = Response(status=status).SerializeToString()
@@ -208,7 +224,7 @@ class Server:
 
 
 class Answer(NamedTuple):
-    """What became of a call of ours."""
+    """The outcome of a call that a client made; `code` is 0 for success."""
 
     stream_id: int
     code: int
@@ -217,7 +233,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """The side that calls. Stream ids are odd and count up from 1."""
+    """The side of a logical connection that calls. Stream ids are 1, 3, 5 and so on."""
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
         self._max_message = max_message
@@ -255,19 +271,20 @@ class Client:
         return stream_id, HEADER.pack(len(body), stream_id, REQUEST, 0), body
 
     def forget(self, stream_id: int) -> None:
-        """Stop waiting for a call: its late answer will be ignored."""
+        """Stop waiting for the answer to a call; a late answer is ignored."""
         self._open.discard(stream_id)
 
     def feed(self, data: memoryview) -> list[Answer]:
         """Return the answers that `data` completes, to calls that are still open.
 
         Raises:
-            RemoteProtocolError: something else than a response answers a call.
+            RemoteProtocolError: the stream of an open call carries another message
+                than a response.
         """
         answers: list[Answer] = []
         for message in self.decoder.feed(data):
             if message.stream_id not in self._open:
-                continue
+                continue  # never asked for, or answered after `forget`
             if message.type != RESPONSE:
                 raise RemoteProtocolError(
                     f"message type {message.type} on stream {message.stream_id}, "

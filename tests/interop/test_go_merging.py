@@ -14,7 +14,7 @@ from support.harness import PATIENCE_S, running
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri import Plugin, session
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, PluginsFailed
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, RequestRejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -248,7 +248,7 @@ def go_create(pair: Pair, container: nri.Container) -> Outcome:
 def our_create(pair: Pair, container: nri.Container) -> Outcome:
     try:
         created = pair.ours.create_container(POD, container)
-    except PluginsFailed as exc:
+    except RequestRejected as exc:
         return failure(exc)
     return "created", (plain(created.adjust), by_container(created.updates))
 
@@ -277,7 +277,7 @@ def our_update(
 ) -> Outcome:
     try:
         updated = pair.ours.update_container(POD, container, asked)
-    except PluginsFailed as exc:
+    except RequestRejected as exc:
         return failure(exc)
     return "updated", (plain(updated.resources), by_container(updated.updates))
 
@@ -295,7 +295,7 @@ def go_stop(pair: Pair, container: nri.Container) -> Outcome:
 def our_stop(pair: Pair, container: nri.Container) -> Outcome:
     try:
         return "stopped", by_container(pair.ours.stop_container(POD, container))
-    except PluginsFailed as exc:
+    except RequestRejected as exc:
         return failure(exc)
 
 

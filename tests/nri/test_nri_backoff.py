@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from nriplugin.nri.backoff import FIRST_S, GOOD_S, LAST_S, SHORT_ONES, Backoff
+from nriplugin.nri.backoff import FIRST_S, GOOD_S, LAST_S, SHORT_CONNECTIONS, Backoff
 
 
 def test_waits_double_up_to_a_limit_and_jitter() -> None:
-    """Between half and all of what doubling gives."""
+    """Each wait is at least half of the doubled wait, and never above the limit."""
     backoff = Backoff()
     for attempt in range(1, 100):
         longest = min(FIRST_S * 2**attempt, LAST_S)
@@ -12,7 +12,7 @@ def test_waits_double_up_to_a_limit_and_jitter() -> None:
 
 
 def test_a_good_connection_starts_over() -> None:
-    """A runtime's restart after months of work is dialled at once."""
+    """After a connection that lasted, the first wait is short again."""
     backoff = Backoff()
     for _ in range(10):
         backoff.next_delay_s(None)
@@ -20,9 +20,9 @@ def test_a_good_connection_starts_over() -> None:
 
 
 def test_connections_that_keep_ending_at_once_wait_longer() -> None:
-    """Each of them costs the runtime a Synchronize."""
+    """Short connections cost the runtime a Synchronize each, so the waits grow."""
     backoff = Backoff()
-    for _ in range(SHORT_ONES):
+    for _ in range(SHORT_CONNECTIONS):
         assert backoff.next_delay_s(0.1) <= FIRST_S
     delays = [backoff.next_delay_s(0.1) for _ in range(10)]
     assert delays[-1] >= LAST_S / 2

@@ -27,7 +27,7 @@ def holding(value: str) -> nri.UpdateContainerResponse:
 
 
 class Undecided(Recorder):
-    """Its handler hangs until it is released, or fails at once."""
+    """A plugin whose update handler hangs until it is released, or fails at once."""
 
     def __init__(self, fallback: str | None, *, fails: bool) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def answered(peer: RawPeer) -> tuple[int, str, dict[str, str]]:
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_the_plugin_is_asked_for_something_better(fails: bool) -> None:
-    """The same whether its handler has failed or is late."""
+    """`fallback_update` answers an update whose handler has failed or is late."""
     plugin = Undecided("4096", fails=fails)
     with raw_peer(plugin) as peer:
         peer.begin(request_timeout=100)
@@ -75,7 +75,7 @@ def test_the_plugin_is_asked_for_something_better(fails: bool) -> None:
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_it_may_have_the_update_fail(fails: bool) -> None:
-    """Kubelet learns of it, and tries again."""
+    """If `fallback_update` raises RequestFails, the update fails."""
     plugin = Undecided("refuse", fails=fails)
     with raw_peer(plugin) as peer:
         peer.begin(request_timeout=100)
@@ -91,7 +91,7 @@ def test_it_may_have_the_update_fail(fails: bool) -> None:
 def test_without_anything_better_the_answer_is_empty(
     fallback: str | None, fails: bool
 ) -> None:
-    """A mistake in the fallback is no reason to fail what would have gone on."""
+    """If `fallback_update` returns None or has an error, the answer is empty."""
     plugin = Undecided(fallback, fails=fails)
     with raw_peer(plugin) as peer:
         peer.begin(request_timeout=100)
@@ -100,7 +100,7 @@ def test_without_anything_better_the_answer_is_empty(
 
 
 def test_a_plugin_that_is_to_fail_is_not_asked() -> None:
-    """Its policy says what is to happen."""
+    """With the policy `fail`, `fallback_update` is not called."""
     plugin = Undecided("4096", fails=True)
     plugin.failure_policy = FailurePolicy.FAIL
     with raw_peer(plugin) as peer:

@@ -19,7 +19,7 @@ MANY = 300
 
 
 class Failing(Recorder):
-    """Fails every creation."""
+    """A plugin that fails every creation."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Failing(Recorder):
 def test_failed_requests_do_not_flood_the_log(
     error: Exception, payload: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever can make a request fail could otherwise fill the node's disk."""
+    """Requests that fail again and again are logged at a limited rate."""
     with raw_peer(Failing(error)) as peer:
         peer.begin()
         for _ in range(MANY):
@@ -53,7 +53,7 @@ def test_failed_requests_do_not_flood_the_log(
 def test_refused_requests_do_not_flood_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nor those that are no requests at all."""
+    """Requests that are refused before a handler are logged at a limited rate."""
     with raw_peer(Recorder()) as peer:
         peer.begin()
         for _ in range(MANY):
@@ -62,12 +62,12 @@ def test_refused_requests_do_not_flood_the_log(
 
 
 def even_stream(peer: RawPeer) -> int:
-    """Ask on a stream that is not a client's; return the code of the answer."""
-    peer.trunk.client._next_stream = 2
+    """Send a request with an even stream id; return the code of the answer."""
+    peer.connection.client._next_stream = 2
     peer.send("CreateContainer", b"")
     return peer.answer().code
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what the session said."""
+    """Return the lines that the session logged."""
     return [one.message for one in caplog.records if one.name.endswith("session")]

@@ -29,7 +29,7 @@ START = nri.StartContainerRequest(pod=pod(2), container=container(2))
 
 
 class Stuck(Recorder):
-    """Hangs in the first CreateContainer until released."""
+    """A plugin that hangs in the first CreateContainer until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Stuck(Recorder):
     def come_back(self, peer: RawPeer) -> None:
         """Release the handler and wait until requests reach the plugin again."""
         self.release.set()
-        wait_until(lambda: peer.session._stand_in is None)
+        wait_until(lambda: peer.session._interim is None)
 
     def create_container(
         self, request: nri.CreateContainerRequest
@@ -53,7 +53,7 @@ class Stuck(Recorder):
 
 @pytest.fixture
 def stuck() -> Iterator[tuple[Stuck, RawPeer]]:
-    """A plugin whose budget is 75 ms, on its peer."""
+    """A plugin with a budget of 75 ms, and its peer."""
     plugin = Stuck()
     with raw_peer(plugin) as peer:
         peer.begin(request_timeout=100)
@@ -62,7 +62,7 @@ def stuck() -> Iterator[tuple[Stuck, RawPeer]]:
 
 
 def test_a_late_request_is_answered_empty(stuck: tuple[Stuck, RawPeer]) -> None:
-    """The container starts as if we were not there; the real answer is dropped."""
+    """A late request is answered empty, and the handler's own answer is dropped."""
     plugin, peer = stuck
     stream_id = peer.send("CreateContainer", CREATE)
     assert peer.answer() == Answer(stream_id, 0, "", b"")
@@ -73,7 +73,7 @@ def test_a_late_request_is_answered_empty(stuck: tuple[Stuck, RawPeer]) -> None:
 
 
 def test_a_request_that_began_meanwhile_is_not_the_late_one() -> None:
-    """The watchdog may wait for the lock while one is answered and the next begins."""
+    """A request that began while the watchdog waited for the lock is not late."""
     plugin = Stuck()
     with raw_peer(plugin) as peer:
         peer.begin(request_timeout=3_600_000)
@@ -95,7 +95,7 @@ def test_a_request_that_began_meanwhile_is_not_the_late_one() -> None:
 def test_questions_while_a_handler_is_late_are_answered_at_once(
     stuck: tuple[Stuck, RawPeer],
 ) -> None:
-    """One stuck handler does not stall every container start of the node."""
+    """Questions that arrive during a late handler are answered empty, at once."""
     plugin, peer = stuck
     peer.send("CreateContainer", CREATE)
     peer.answer()
@@ -109,7 +109,7 @@ def test_questions_while_a_handler_is_late_are_answered_at_once(
 def test_events_while_a_handler_is_late_are_handed_on_later(
     stuck: tuple[Stuck, RawPeer],
 ) -> None:
-    """The plugin's inventory stays right, and in order."""
+    """Events that arrive during a late handler reach the plugin later, in order."""
     plugin, peer = stuck
     peer.send("CreateContainer", CREATE)
     peer.answer()
@@ -130,7 +130,7 @@ def test_events_while_a_handler_is_late_are_handed_on_later(
 
 
 def test_unknown_methods_stay_unimplemented(stuck: tuple[Stuck, RawPeer]) -> None:
-    """A runtime's fallbacks must not be fooled while we stand in."""
+    """Unknown methods get code 12 also while a handler is late."""
     _, peer = stuck
     peer.send("CreateContainer", CREATE)
     peer.answer()
@@ -141,7 +141,7 @@ def test_unknown_methods_stay_unimplemented(stuck: tuple[Stuck, RawPeer]) -> Non
 
 
 def test_policy_fail_fails_late_questions_but_not_events() -> None:
-    """Who asked for it gets an error rather than a container without us."""
+    """With the policy `fail`, late questions fail and events do not."""
     plugin = Stuck()
     plugin.failure_policy = FailurePolicy.FAIL
     with raw_peer(plugin) as peer:
@@ -153,8 +153,8 @@ def test_policy_fail_fails_late_questions_but_not_events() -> None:
         plugin.release.set()
 
 
-def test_a_connection_lost_while_standing_in_ends_the_session() -> None:
-    """The session ends when the handler returns, and not before."""
+def test_a_connection_lost_during_a_late_handler_ends_the_session() -> None:
+    """A connection lost during a late handler ends the session when it returns."""
     plugin = Stuck()
     peer = RawPeer(plugin)
     peer.begin(request_timeout=100)
@@ -166,8 +166,8 @@ def test_a_connection_lost_while_standing_in_ends_the_session() -> None:
     assert "end of file" in str(peer.ended_with)
 
 
-def test_a_connection_lost_before_standing_in_ends_the_session() -> None:
-    """Nobody is left to be answered for."""
+def test_a_connection_lost_before_the_late_answer_ends_the_session() -> None:
+    """A connection lost before the watchdog's answer ends the session as well."""
     plugin = Stuck()
     peer = RawPeer(plugin)
     peer.begin(request_timeout=100)
@@ -181,7 +181,7 @@ def test_a_connection_lost_before_standing_in_ends_the_session() -> None:
 
 
 def test_updates_wait_for_the_late_handler(stuck: tuple[Stuck, RawPeer]) -> None:
-    """The runtime is between requests, but the plugin is not."""
+    """No update is sent while a late handler runs."""
     plugin, peer = stuck
     peer.send("CreateContainer", CREATE)
     peer.answer()
@@ -195,7 +195,7 @@ def test_updates_wait_for_the_late_handler(stuck: tuple[Stuck, RawPeer]) -> None
 
 
 class SlowConfigure(Recorder):
-    """Hangs in Configure."""
+    """A plugin that hangs in Configure."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class SlowConfigure(Recorder):
 
 
 def test_a_late_configure_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty answer would subscribe to everything."""
+    """A late Configure gets an error: an empty answer subscribes to all events."""
     monkeypatch.setattr(session, "DEFAULT_REQUEST_TIMEOUT_S", 0.1)
     plugin = SlowConfigure()
     with raw_peer(plugin) as peer:
@@ -217,7 +217,7 @@ def test_a_late_configure_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class SlowSync(Recorder):
-    """Hangs in Synchronize."""
+    """A plugin that hangs in Synchronize."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ class SlowSync(Recorder):
 
 
 def test_synchronize_heeds_what_is_left_of_its_timeout() -> None:
-    """All pieces share one timeout, so the last has less than was announced."""
+    """Each piece of a Synchronize has the timeout that its request carries."""
     plugin = SlowSync()
     with raw_peer(plugin) as peer:
         peer.accept_registration()
@@ -241,7 +241,7 @@ def test_synchronize_heeds_what_is_left_of_its_timeout() -> None:
 
 
 def test_the_budget_is_three_quarters_of_the_timeout() -> None:
-    """The rest is for the way back."""
+    """The watchdog acts at three quarters of the runtime's timeout."""
     watchdog = Watchdog(lambda: None, request_timeout_s=2)
     assert watchdog.budget_s == 2 * SHARE == 1.5
     watchdog.allow(4)

@@ -39,7 +39,7 @@ from nriplugin.nri.releases import release_of, valid_mask
 def test_release_follows_from_what_the_runtime_says(
     name: str, version: str, nri_version: str, release: tuple[int, int, int]
 ) -> None:
-    """The oldest is the safe guess where nothing else is known."""
+    """The release is announced or looked up; an unknown runtime has the oldest."""
     request = nri.ConfigureRequest(
         runtime_name=name, runtime_version=version, NRI_version=nri_version
     )
@@ -59,12 +59,12 @@ def test_release_follows_from_what_the_runtime_says(
 def test_masks_are_those_of_the_go_library(
     release: tuple[int, int, int], mask: int
 ) -> None:
-    """Any bit outside closes the connection."""
+    """A mask has exactly the bits that the Go library of that release accepts."""
     assert valid_mask(release) == mask
 
 
 def test_the_table_has_every_event_and_every_handler_once() -> None:
-    """A row without a handler, or the other way round, would go unnoticed."""
+    """Every event has one row, and every row has a handler of `Plugin`."""
     events = {event for event in nri.Event.values() if event != nri.UNKNOWN}
     assert {method.event for method in METHODS} == events
     assert len({method.handler for method in METHODS}) == len(METHODS)

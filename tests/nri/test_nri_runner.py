@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def test_registers_when_the_socket_appears(tmp_path: Path) -> None:
-    """A node's runtime may start after us."""
+    """The runtime may start after the plugin."""
     path = str(tmp_path / "nri.sock")
     plugin = Recorder()
     with running(plugin, path), EmbeddedRuntime(path) as runtime:
@@ -38,7 +38,7 @@ def test_registers_when_the_socket_appears(tmp_path: Path) -> None:
 
 
 def test_dials_again_after_a_restart_and_gets_all_state(tmp_path: Path) -> None:
-    """Exactly one registration for each life of the runtime."""
+    """The plugin registers exactly once for each start of the runtime."""
     plugin = Recorder()
     with connected(plugin, tmp_path) as (runtime, runner):
         runtime.run_pod_sandbox(pod())
@@ -54,7 +54,7 @@ def test_dials_again_after_a_restart_and_gets_all_state(tmp_path: Path) -> None:
 
 
 def test_a_socket_nobody_listens_on_is_waited_for(tmp_path: Path) -> None:
-    """A runtime that died leaves its socket behind."""
+    """The runner waits at a socket that a dead runtime left behind."""
     path = str(tmp_path / "nri.sock")
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(path)
@@ -63,13 +63,13 @@ def test_a_socket_nobody_listens_on_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_stops_while_waiting(tmp_path: Path) -> None:
-    """Nobody has to wait for the back-off."""
+    """`stop` ends a runner that waits to dial again."""
     with running(Recorder(), str(tmp_path / "absent")) as runner:
         runner.stop()
 
 
 def test_a_socket_that_can_never_be_dialled_is_an_error(tmp_path: Path) -> None:
-    """Waiting would not make a directory a socket, nor a path shorter."""
+    """A directory or a path that is too long is an error: it will not pass."""
     path = str(tmp_path / ("x" * 200))
     with pytest.raises(OSError, match="too long"):
         Runner(Recorder(), Launch("test", "10", path, None)).run()
@@ -79,7 +79,7 @@ def test_a_socket_that_can_never_be_dialled_is_an_error(tmp_path: Path) -> None:
 def test_a_node_out_of_resources_is_waited_for(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have some again in a moment, and a service that ended stays down."""
+    """The runner waits on a node that is out of descriptors or memory."""
     attempts: list[str] = []
 
     def connect(launch: Launch) -> socket.socket:
@@ -95,7 +95,7 @@ def test_a_node_out_of_resources_is_waited_for(
 
 
 def test_a_plugin_without_handlers_is_refused() -> None:
-    """It would subscribe to nothing, which NRI reads as everything."""
+    """A plugin without handlers is refused: an empty mask means all events."""
     with pytest.raises(ConfigError, match="no handlers"):
         Runner(Plugin(), Launch("test", "10", "/nowhere", None))
 
@@ -103,7 +103,7 @@ def test_a_plugin_without_handlers_is_refused() -> None:
 def test_a_failing_disconnected_does_not_end_the_runner(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The plugin's own mistake, and the next connection is unharmed by it."""
+    """If the plugin's `disconnected` fails, the next connection works."""
 
     class Clumsy(Recorder):
         def disconnected(self, reason: str) -> None:
@@ -122,14 +122,14 @@ class Picky(Recorder):
 
 
 def test_a_refused_configuration_ends_the_runner(tmp_path: Path) -> None:
-    """Dialling again would not make it better."""
+    """A ConfigError of the plugin ends the runner; it does not dial again."""
     path = str(tmp_path / "nri.sock")
     with EmbeddedRuntime(path), pytest.raises(ConfigError, match="field x"):
         Runner(Picky(), Launch("test", "10", path, None)).run()
 
 
 def test_stops_after_the_request_under_way(tmp_path: Path) -> None:
-    """SIGTERM does not cost a container its answer."""
+    """`stop` lets the request under way be answered."""
     entered, release = threading.Event(), threading.Event()
 
     class Slow(Recorder):
@@ -150,7 +150,7 @@ def test_stops_after_the_request_under_way(tmp_path: Path) -> None:
 
 
 def test_a_signal_stops_the_runner(tmp_path: Path) -> None:
-    """In the main thread, as the command line runs it; handlers are put back."""
+    """SIGTERM ends `run` in the main thread, and the old signal handlers return."""
     before = signal.getsignal(signal.SIGTERM)
     path = str(tmp_path / "nri.sock")
     with EmbeddedRuntime(path) as runtime:
@@ -171,7 +171,7 @@ def test_a_signal_stops_the_runner(tmp_path: Path) -> None:
 def test_a_signal_may_come_at_any_step_of_the_runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also while the main thread goes to sleep, and holds whatever that takes."""
+    """A signal ends the runner at any step, also while its thread takes a lock."""
     caplog.set_level(logging.ERROR)
     waits: list[None] = []
 
@@ -192,7 +192,7 @@ def test_a_signal_may_come_at_any_step_of_the_runner(
 
 @contextmanager
 def signalled_at(step: int) -> Iterator[None]:
-    """Send SIGTERM to this thread when it has done so many steps of Python."""
+    """Send SIGTERM to this thread at the given step of Python code."""
     left = step
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
@@ -225,7 +225,7 @@ run(Launched())
 
 
 def test_a_launched_plugin_serves_on_descriptor_3(tmp_path: Path) -> None:
-    """Three variables, no PATH, and the end when the runtime is gone."""
+    """A launched plugin has three variables, and ends with its connection."""
     script, out = tmp_path / "20-launched", tmp_path / "out"
     script.write_text(
         SCRIPT.format(python=sys.executable, path=sys.path[1:], out=str(out))
@@ -246,7 +246,7 @@ def test_a_launched_plugin_serves_on_descriptor_3(tmp_path: Path) -> None:
 
 
 def test_name_and_index_default_and_come_from_the_runtime() -> None:
-    """Arguments beat the environment, which beats the defaults."""
+    """Arguments win over the environment, which wins over the defaults."""
     assert launch_from({}) == Launch("nriplugin", "99", "/var/run/nri/nri.sock", None)
     environ = {
         "NRI_PLUGIN_NAME": "theirs",
@@ -278,7 +278,7 @@ def test_what_no_runtime_accepts_is_refused_here(
 
 
 def test_importing_the_sdk_stays_small() -> None:
-    """What every node pays for: no event loop, no YAML, no gRPC, no SSL."""
+    """Importing the SDK loads no event loop, YAML, gRPC or SSL."""
     code = "import sys, nriplugin.cli.run; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -20,7 +20,7 @@ CREATE = nri.CreateContainerRequest(pod=pod(), container=container())
 
 
 class Creator(Plugin):
-    """Answers CreateContainer with whatever a test wants."""
+    """A plugin that answers CreateContainer with what the test sets."""
 
     def __init__(self, answer: Callable[[nri.CreateContainerRequest], Any]) -> None:
         self._answer = answer
@@ -42,7 +42,7 @@ def annotating(size: int) -> Callable[[Any], nri.CreateContainerResponse]:
 
 
 def test_registers_with_name_index_and_version() -> None:
-    """The first thing a plugin says is who it is."""
+    """The first call is RegisterPlugin with name, index and NRI version."""
     with raw_peer(Recorder()) as peer:
         request = peer.accept_registration()
     assert (request.plugin_name, request.plugin_idx) == ("test", "10")
@@ -50,21 +50,23 @@ def test_registers_with_name_index_and_version() -> None:
 
 
 def test_configure_may_come_before_the_registration_reply() -> None:
-    """A plugin that waits for the reply first would never be registered."""
+    """Configure is served before the answer to RegisterPlugin has arrived."""
     with raw_peer(Recorder()) as peer:
         registration = peer.receive()
         assert isinstance(registration, Call)
         peer.ask("Configure", nri.ConfigureRequest(), nri.ConfigureResponse)
-        peer.trunk.send(peer.trunk.reply(registration.stream_id, b""))
+        peer.connection.send(peer.connection.reply(registration.stream_id, b""))
         peer.ask("Synchronize", nri.SynchronizeRequest(), nri.SynchronizeResponse)
 
 
 def test_refused_registration_ends_the_session() -> None:
-    """A refused plugin would otherwise wait on a dead connection."""
+    """An error in the answer to RegisterPlugin ends the session."""
     with raw_peer(Recorder()) as peer:
         registration = peer.receive()
         assert isinstance(registration, Call)
-        peer.trunk.send(peer.trunk.failure(registration.stream_id, 2, "bad name"))
+        peer.connection.send(
+            peer.connection.failure(registration.stream_id, 2, "bad name")
+        )
         peer.join()
     assert isinstance(peer.ended_with, RPCError)
     assert "bad name" in str(peer.ended_with)
@@ -73,7 +75,7 @@ def test_refused_registration_ends_the_session() -> None:
 def test_a_runtime_that_stays_silent_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Registration has a limit, so that the runner can dial again."""
+    """The wait for Configure and Synchronize is limited."""
     monkeypatch.setattr(session, "REGISTRATION_PATIENCE_S", 0.05)
     with raw_peer(Recorder()) as peer:
         peer.join()
@@ -93,7 +95,7 @@ def test_a_runtime_that_stays_silent_is_given_up(
 def test_mask_has_only_what_the_runtime_knows(
     configure: dict[str, Any], events: int
 ) -> None:
-    """One unknown bit, and the runtime closes the connection."""
+    """The mask has no bit that the runtime's release does not know."""
     with raw_peer(Recorder()) as peer:
         peer.accept_registration()
         request = nri.ConfigureRequest(**configure)
@@ -101,7 +103,7 @@ def test_mask_has_only_what_the_runtime_knows(
 
 
 def test_mask_has_only_what_the_plugin_handles() -> None:
-    """Zero would be everything, and everything fails every container."""
+    """The mask has exactly the events whose handlers the plugin defines."""
     with raw_peer(Creator(lambda request: None)) as peer:
         assert peer.begin().events == 1 << (nri.CREATE_CONTAINER - 1)
 
@@ -112,7 +114,7 @@ class Validator(Plugin):
 
 
 def test_a_runtime_that_knows_none_of_our_events_is_refused() -> None:
-    """There is no mask to answer with, so Configure fails and says why."""
+    """Configure fails with a reason if the mask would be zero."""
     with raw_peer(Validator()) as peer:
         peer.accept_registration()
         peer.send("Configure", nri.ConfigureRequest(runtime_name="containerd"))
@@ -123,7 +125,7 @@ def test_a_runtime_that_knows_none_of_our_events_is_refused() -> None:
 
 
 def test_policy_fail_is_told_to_the_runtime() -> None:
-    """A runtime of 0.12.4 or newer then fails requests when we are gone."""
+    """With the policy `fail`, the answer to Configure asks the runtime to fail."""
     plugin = Recorder()
     plugin.failure_policy = FailurePolicy.FAIL
     with raw_peer(plugin) as peer:
@@ -133,7 +135,7 @@ def test_policy_fail_is_told_to_the_runtime() -> None:
 
 
 def test_split_synchronize_reaches_the_plugin_as_one() -> None:
-    """Pieces are echoed with `more` alone; a container may precede its pod."""
+    """Pieces are answered with `more`, and the plugin sees one Synchronize."""
     plugin = Recorder()
     with raw_peer(plugin) as peer:
         peer.accept_registration()
@@ -153,7 +155,7 @@ def test_split_synchronize_reaches_the_plugin_as_one() -> None:
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.rpc)
 def test_every_method_reaches_its_handler(method: Any) -> None:
-    """One table drives dispatch, so every row of it works."""
+    """Every row of the table reaches the handler that it names."""
     plugin = Recorder()
     request = method.request(pod=pod())
     if method.kind is not Kind.POD_EVENT and method.rpc != "UpdatePodSandbox":
@@ -171,7 +173,7 @@ def test_every_method_reaches_its_handler(method: Any) -> None:
     ids=lambda method: method.rpc,
 )
 def test_state_change_reaches_the_same_handlers(method: Any) -> None:
-    """Runtimes before 0.12 tell all nine events this way."""
+    """A StateChange, as before NRI 0.12, reaches the handler of its event."""
     plugin = Recorder()
     change = nri.StateChangeEvent(event=method.event, pod=pod())
     if method.kind is Kind.CONTAINER_EVENT:
@@ -184,7 +186,7 @@ def test_state_change_reaches_the_same_handlers(method: Any) -> None:
 
 
 def test_state_change_of_an_unknown_event_is_ignored() -> None:
-    """A future event must not disturb."""
+    """A StateChange with an event of a future release is answered and ignored."""
     plugin = Recorder()
     with raw_peer(plugin) as peer:
         peer.begin()
@@ -195,7 +197,7 @@ def test_state_change_of_an_unknown_event_is_ignored() -> None:
 
 
 def test_methods_without_a_handler_are_answered_empty() -> None:
-    """An "unimplemented" would switch the runtime to StateChange for good."""
+    """A known method without a handler gets an empty answer, not code 12."""
     with raw_peer(Creator(lambda request: None)) as peer:
         peer.begin()
         for method in METHODS:
@@ -214,7 +216,7 @@ def test_methods_without_a_handler_are_answered_empty() -> None:
 def test_unknown_methods_and_services_are_unimplemented(
     service: str, method: str, reason: str
 ) -> None:
-    """Code 12 is what a runtime's fallbacks look for."""
+    """Unknown methods and services get code 12."""
     with raw_peer(Recorder()) as peer:
         peer.begin()
         peer.send(method, b"", service=service)
@@ -224,7 +226,7 @@ def test_unknown_methods_and_services_are_unimplemented(
 
 
 def test_metadata_and_a_missing_timeout_are_tolerated() -> None:
-    """Tracing runtimes add pairs to every request."""
+    """A request may have tracing metadata and no timeout."""
     plugin = Recorder()
     with raw_peer(plugin) as peer:
         peer.begin()
@@ -238,7 +240,7 @@ def test_metadata_and_a_missing_timeout_are_tolerated() -> None:
 
 
 def test_a_view_takes_the_place_of_the_full_request() -> None:
-    """A plugin that reads little has little parsed."""
+    """A request is parsed with the message that the plugin's `views` name."""
     seen: list[object] = []
     plugin = Creator(seen.append)
     plugin.views = {"create_container": nri.StopContainerRequest}
@@ -250,7 +252,7 @@ def test_a_view_takes_the_place_of_the_full_request() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 100, 126, 127, 128, 4000, 4083, 4084, 100_000])
 def test_answers_of_any_size_arrive(size: int) -> None:
-    """Short answers leave by the fast path, long ones by the general one."""
+    """Answers arrive whole whether they take one frame or two."""
     with raw_peer(Creator(annotating(size))) as peer:
         peer.begin()
         reply = peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
@@ -263,7 +265,7 @@ def test_answers_of_any_size_arrive(size: int) -> None:
 def test_a_failing_handler_follows_the_policy(
     policy: FailurePolicy, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ignoring is an empty answer, failing is a status; the next request is served."""
+    """An exception gives an empty answer or a status; the next request is served."""
     plugin = Creator(raising)
     plugin.failure_policy = policy
     with raw_peer(plugin) as peer:
@@ -280,7 +282,7 @@ def test_a_failing_handler_follows_the_policy(
 def test_a_request_that_is_to_fail_fails_whatever_the_policy(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A handler that wants it so is not ignored; it is said in one line."""
+    """RequestFails fails the request under any policy, and is logged in one line."""
 
     def refusing(request: nri.CreateContainerRequest) -> None:
         raise RequestFails("not this one")
@@ -304,7 +306,7 @@ def test_a_request_that_is_to_fail_fails_whatever_the_policy(
 def test_an_undecodable_payload_follows_the_policy(
     policy: FailurePolicy, code: int
 ) -> None:
-    """What we cannot read must not stop a container either."""
+    """A payload that cannot be parsed is treated as a handler that failed."""
     plugin = Recorder()
     plugin.failure_policy = policy
     with raw_peer(plugin) as peer:
@@ -315,7 +317,7 @@ def test_an_undecodable_payload_follows_the_policy(
 
 
 def test_an_undecodable_configure_is_always_an_error() -> None:
-    """An empty answer to Configure would subscribe to everything."""
+    """Configure gets an error: an empty answer would subscribe to all events."""
     with raw_peer(Recorder()) as peer:
         peer.accept_registration()
         peer.send("Configure", b"\xff\xff\xff")
@@ -323,7 +325,7 @@ def test_an_undecodable_configure_is_always_an_error() -> None:
 
 
 def test_an_answer_too_long_to_send_is_a_failure_of_the_handler() -> None:
-    """A Go runtime would not survive a message over 4 MiB."""
+    """An answer over 4 MiB is not sent; the failure policy applies."""
     with raw_peer(Creator(annotating(ttrpc.MAX_MESSAGE))) as peer:
         peer.begin()
         peer.send("CreateContainer", CREATE)
@@ -333,7 +335,7 @@ def test_an_answer_too_long_to_send_is_a_failure_of_the_handler() -> None:
 
 
 def test_harmful_updates_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
-    """One without resources wipes a request; one of the new container fails it."""
+    """Updates without resources, or of the container in creation, are dropped."""
     answer = nri.CreateContainerResponse(
         update=[
             nri.ContainerUpdate(container_id="empty"),
@@ -350,7 +352,7 @@ def test_harmful_updates_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_updates_of_the_same_container_are_kept_outside_creation() -> None:
-    """In an answer to UpdateContainer they are the whole point."""
+    """An answer to UpdateContainer may update the container in question."""
 
     class Updater(Plugin):
         def update_container(
@@ -371,21 +373,21 @@ def test_updates_of_the_same_container_are_kept_outside_creation() -> None:
 def test_a_bad_request_is_refused_and_the_next_one_served(
     stream_id: int, payload: bytes
 ) -> None:
-    """Even and reused stream ids and garbage get an error on that stream."""
+    """A bad stream id or envelope gets an error on its stream."""
     with raw_peer(Recorder()) as peer:
         peer.begin()
         head = ttrpc.HEADER.pack(len(payload), stream_id, ttrpc.REQUEST, 0)
-        peer.trunk.client._open.add(stream_id)
-        peer.trunk.send(mux.pack(1, head, payload))
+        peer.connection.client._open.add(stream_id)
+        peer.connection.send(mux.pack(1, head, payload))
         answer = peer.answer()
         assert answer.stream_id == stream_id
         assert answer.code == Code.INVALID_ARGUMENT
-        peer.trunk.client._next_stream = 201
+        peer.connection.client._next_stream = 201
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
 
 
 def test_requests_that_arrive_together_are_answered_in_order() -> None:
-    """No runtime does so today, and nothing breaks if one does."""
+    """Several requests in one read are answered in their order."""
     plugin = Recorder()
     with raw_peer(plugin) as peer:
         peer.begin()
@@ -395,7 +397,7 @@ def test_requests_that_arrive_together_are_answered_in_order() -> None:
 
 
 def test_garbage_ends_the_session_with_a_protocol_error() -> None:
-    """A claimed frame of 4 GiB is not a runtime talking."""
+    """A header that claims 4 GiB ends the session with RemoteProtocolError."""
     with raw_peer(Recorder()) as peer:
         peer.begin()
         peer.sock.sendall(b"\xff" * 64)
@@ -404,7 +406,7 @@ def test_garbage_ends_the_session_with_a_protocol_error() -> None:
 
 
 def test_end_of_file_ends_the_session(recwarn: pytest.WarningsRecorder) -> None:
-    """A closed connection is the runtime's way to say goodbye."""
+    """The end of the connection ends the session with ConnectionClosed."""
     peer = RawPeer(Recorder())
     peer.begin()
     peer.close()
@@ -412,7 +414,7 @@ def test_end_of_file_ends_the_session(recwarn: pytest.WarningsRecorder) -> None:
 
 
 def test_stop_ends_the_session_without_an_error() -> None:
-    """Being stopped is not a failure."""
+    """`stop` ends `run` without an exception."""
     with raw_peer(Recorder()) as peer:
         peer.begin()
         peer.session.stop()
@@ -421,10 +423,10 @@ def test_stop_ends_the_session_without_an_error() -> None:
 
 
 def test_a_synchronize_of_an_old_runtime_may_be_long() -> None:
-    """NRI up to 0.6.1 sends it in one message, whatever the limit of others."""
+    """A Synchronize of more than 4 MiB, as up to NRI 0.6.1, is accepted."""
     plugin = Recorder()
     with raw_peer(plugin) as peer:
-        peer.trunk.client = Client(max_message=ttrpc.MAX_REQUEST)
+        peer.connection.client = Client(max_message=ttrpc.MAX_REQUEST)
         peer.accept_registration()
         peer.ask("Configure", nri.ConfigureRequest(), nri.ConfigureResponse)
         many = [nri.Container(id=f"c{i}", args=["x" * 100_000]) for i in range(100)]

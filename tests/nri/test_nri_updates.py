@@ -26,7 +26,7 @@ def take_update(peer: RawPeer) -> tuple[int, list[str]]:
 
 
 class InHandler(Recorder):
-    """Queues an update while it answers a request."""
+    """A plugin that queues an update while it answers a request."""
 
     def create_container(
         self, request: nri.CreateContainerRequest
@@ -36,7 +36,7 @@ class InHandler(Recorder):
 
 
 def test_an_update_from_another_thread_leaves_at_once_when_idle() -> None:
-    """Nobody has to ask us something first."""
+    """The queueing thread sends the update itself if no request is under way."""
     plugin = Recorder()
     with raw_peer(plugin) as peer:
         peer.begin()
@@ -45,7 +45,7 @@ def test_an_update_from_another_thread_leaves_at_once_when_idle() -> None:
 
 
 def test_an_update_from_a_handler_leaves_after_the_answer() -> None:
-    """Inside a request the runtime would wait for us while we wait for it."""
+    """An update that a handler queues is sent after the handler's answer."""
     with raw_peer(InHandler()) as peer:
         peer.begin()
         stream_id = peer.send("CreateContainer", CREATE)
@@ -54,7 +54,7 @@ def test_an_update_from_a_handler_leaves_after_the_answer() -> None:
 
 
 def test_one_call_at_a_time_and_in_order() -> None:
-    """The second waits for the answer to the first."""
+    """The second call is sent after the answer to the first."""
     plugin = Recorder()
     outcomes: list[NRIPluginError | None] = []
     with raw_peer(plugin) as peer:
@@ -65,10 +65,10 @@ def test_one_call_at_a_time_and_in_order() -> None:
         assert ids == ["a"]
         # A request is served meanwhile, and the second update still waits.
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
-        peer.trunk.send(peer.trunk.failure(stream_id, 2, "no such container"))
+        peer.connection.send(peer.connection.failure(stream_id, 2, "no such container"))
         stream_id, ids = take_update(peer)
         assert ids == ["b"]
-        peer.trunk.send(peer.trunk.reply(stream_id, b""))
+        peer.connection.send(peer.connection.reply(stream_id, b""))
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
     assert isinstance(outcomes[0], RPCError)
     assert outcomes[0].message == "no such container"
@@ -77,7 +77,7 @@ def test_one_call_at_a_time_and_in_order() -> None:
 
 
 def test_a_failing_callback_does_not_disturb(caplog: pytest.LogCaptureFixture) -> None:
-    """The plugin's own code is the only thing that fails."""
+    """An exception in `done` does not end the session."""
 
     def done(error: NRIPluginError | None) -> None:
         raise RuntimeError("in the callback")
@@ -86,13 +86,13 @@ def test_a_failing_callback_does_not_disturb(caplog: pytest.LogCaptureFixture) -
     with raw_peer(plugin) as peer:
         peer.begin()
         plugin.enqueue_update(update("a", cpu_weight="1"), done=done)
-        peer.trunk.send(peer.trunk.reply(take_update(peer)[0], b""))
+        peer.connection.send(peer.connection.reply(take_update(peer)[0], b""))
         peer.ask("CreateContainer", CREATE, nri.CreateContainerResponse)
     assert "in the callback" in caplog.text
 
 
 def test_an_update_too_long_to_send_is_refused() -> None:
-    """The connection survives, and so does the next update."""
+    """An update over 4 MiB is refused, and the next one is sent."""
     plugin = Recorder()
     with raw_peer(plugin) as peer:
         peer.begin()
@@ -103,7 +103,7 @@ def test_an_update_too_long_to_send_is_refused() -> None:
 
 
 def test_the_longest_update_fits_one_message() -> None:
-    """The limit of the queue is below that of the wire."""
+    """An update of the queue's maximum length fits one message of ttRPC."""
     queue = UpdateQueue(Client())
     overhead = nri.UpdateContainersRequest(update=[update("a", x="y")]).ByteSize() + 20
     queue.put([update("a", x="y" * (MAX_PAYLOAD - overhead))], None)
@@ -112,7 +112,7 @@ def test_the_longest_update_fits_one_message() -> None:
 
 
 def test_a_callback_may_queue_the_next_update() -> None:
-    """No lock is held while the plugin's code runs."""
+    """`done` runs without a lock, so it may queue the next update."""
     plugin = Recorder()
 
     def done(error: NRIPluginError | None) -> None:
@@ -121,18 +121,18 @@ def test_a_callback_may_queue_the_next_update() -> None:
     with raw_peer(plugin) as peer:
         peer.begin()
         plugin.enqueue_update(update("a", cpu_weight="1"), done=done)
-        peer.trunk.send(peer.trunk.reply(take_update(peer)[0], b""))
+        peer.connection.send(peer.connection.reply(take_update(peer)[0], b""))
         assert take_update(peer)[1] == ["b"]
 
 
 def test_an_update_without_resources_is_refused() -> None:
-    """CRI-O would crash on it."""
+    """An update without resources is a ValueError: CRI-O crashes on it."""
     with pytest.raises(ValueError, match=r"container 'a'.*linux\.resources"):
         Recorder().enqueue_update(nri.ContainerUpdate(container_id="a"))
 
 
 def test_without_a_connection_nothing_is_queued() -> None:
-    """All state comes anew with the next one."""
+    """Without a connection `enqueue_update` returns False."""
     plugin = Recorder()
     assert not plugin.enqueue_update(update("a", cpu_weight="1"))
     with raw_peer(plugin) as peer:
@@ -142,7 +142,7 @@ def test_without_a_connection_nothing_is_queued() -> None:
 
 
 def test_a_lost_connection_is_told_to_everybody_who_waits() -> None:
-    """The one under way and those in the queue."""
+    """A lost connection is reported to the call under way and to those queued."""
     plugin = Recorder()
     outcomes: list[NRIPluginError | None] = []
     with raw_peer(plugin) as peer:

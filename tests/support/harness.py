@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri import Plugin, Runner
+from nriplugin.nri.connection import Connection
 from nriplugin.nri.launch import Launch
 from nriplugin.nri.methods import (
     METHODS,
@@ -24,7 +25,6 @@ from nriplugin.nri.methods import (
 from nriplugin.nri.session import Session
 from nriplugin.nri.stats import Stats
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
-from nriplugin.nri.trunk import Trunk
 from nriplugin.wire.ttrpc import Answer, Call
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class RawPeer:
     def __init__(self, plugin: Plugin) -> None:
         self.sock, theirs = socket.socketpair()
         self.sock.settimeout(PATIENCE_S)
-        self.trunk = Trunk(
+        self.connection = Connection(
             self.sock, serves=RUNTIME_CONNECTION, calls=PLUGIN_CONNECTION
         )
         self.stats = Stats()
@@ -148,7 +148,7 @@ class RawPeer:
     def receive(self) -> Call | Answer:
         """Return the next thing that the plugin says."""
         while not self._arrived:
-            call = self.trunk.receive(self._arrived)
+            call = self.connection.receive(self._arrived)
             if call is not None:
                 return call
         event = self._arrived.popleft()
@@ -160,15 +160,17 @@ class RawPeer:
         call = self.receive()
         assert isinstance(call, Call)
         assert call.method == "RegisterPlugin"
-        self.trunk.send(self.trunk.reply(call.stream_id, b""))
+        self.connection.send(self.connection.reply(call.stream_id, b""))
         return nri.RegisterPluginRequest.FromString(call.payload)
 
     def send(self, method: str, request: Message | bytes, **more: Any) -> int:
         """Send a request; return its stream id."""
         payload = request if isinstance(request, bytes) else request.SerializeToString()
         service = more.pop("service", PLUGIN_SERVICE)
-        stream_id, head, body = self.trunk.client.call(service, method, payload, **more)
-        self.trunk.send_call(head, body)
+        stream_id, head, body = self.connection.client.call(
+            service, method, payload, **more
+        )
+        self.connection.send_call(head, body)
         return stream_id
 
     def answer(self) -> Answer:

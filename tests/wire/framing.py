@@ -76,7 +76,7 @@ def response(
 
 
 def chop(data: bytes, sizes: Iterable[int]) -> list[memoryview]:
-    """Cut into pieces of these sizes, over and over again."""
+    """Cut into pieces of these sizes, which are used in turn."""
     view = memoryview(data)
     pieces = []
     for size in cycle(sizes):
@@ -88,7 +88,7 @@ def chop(data: bytes, sizes: Iterable[int]) -> list[memoryview]:
 
 
 def cuts(data: bytes) -> list[list[memoryview]]:
-    """Return `data` in two pieces, cut in every place, and in single bytes."""
+    """Return `data` cut into two pieces, at every place, and into single bytes."""
     halves = [chop(data, (at, len(data))) for at in range(1, len(data))]
     return [*halves, chop(data, (1,))]
 

@@ -22,15 +22,15 @@ from wire.framing import (
 from nriplugin.errors import RemoteProtocolError
 from nriplugin.nri.testing.gopeer import GoDemux, GoReader
 from nriplugin.wire.mux import Demux
-from nriplugin.wire.single import read_call
-from nriplugin.wire.ttrpc import Answer, Call, Client, RefusedStream, Server
+from nriplugin.wire.single_frame import read_call
+from nriplugin.wire.ttrpc import Answer, Call, Client, RefusedCall, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from nriplugin.wire.ttrpc import Decoder
 
-Event = Call | RefusedStream | Answer
+Event = Call | RefusedCall | Answer
 
 # Small, so that short inputs reach them.
 MAX_FRAME, MAX_MESSAGE = 600, 80
@@ -66,7 +66,7 @@ class Receiver:
             self.client.call("s", "m", b"")
 
     def feed(self, chunks: Iterable[memoryview]) -> tuple[list[Event], str]:
-        """Return what came out, and the error that ended it, if one did."""
+        """Return the events, and the error that ended the connection, if any."""
         events: list[Event] = []
         try:
             for chunk in chunks:
@@ -81,14 +81,14 @@ class Receiver:
         return events, ""
 
     def check_bounds(self) -> None:
-        """Check that nothing is held back but a header each and a payload each."""
+        """Check that at most one header and one payload are held per layer."""
         assert len(self.demux._header) < MUX_HEADER.size
         for decoder in self.server.decoder, self.client.decoder:
             assert len(decoder._header) < TTRPC_HEADER.size
             assert len(decoder._payload) <= decoder._max_message
 
     def state(self) -> tuple[object, ...]:
-        """Return everything that is remembered."""
+        """Return everything that the receiver remembers."""
         return (
             demux_state(self.demux),
             decoder_state(self.server.decoder),
@@ -99,7 +99,7 @@ class Receiver:
 
     @property
     def at_rest(self) -> bool:
-        """Whether no part of anything is waiting."""
+        """Whether no frame and no message is incomplete."""
         return self.state()[:3] == Receiver().state()[:3]
 
 
@@ -123,7 +123,7 @@ def check_cuts(data: bytes, sizes: Sequence[int]) -> None:
 
 
 def check_one_step(data: bytes, last_stream: int) -> None:
-    """What is one whole call is read in one step as in general, nothing else is."""
+    """`read_call` reads one whole call as the general codecs do, and nothing else."""
     server, general = Server(MAX_MESSAGE), Receiver()
     server.last_stream = general.server.last_stream = last_stream
     call = read_call(server, PLUGIN, memoryview(data))
@@ -152,7 +152,7 @@ def is_one_message(data: bytes) -> bool:
 
 
 def check_go_demux(data: bytes, sizes: Sequence[int]) -> None:
-    """It reads as any other; its verdict is on frames, not on how they arrive."""
+    """`GoDemux` returns what `Demux` does, and its verdict ignores the cuts."""
     whole, cut, plain = GoDemux(), GoDemux(), Demux()
     fine = _judge(whole, [memoryview(data)])
     assert _judge(cut, chop(data, sizes)) == fine
@@ -181,11 +181,11 @@ def _go_state(demux: GoDemux) -> list[tuple[object, ...]]:
 
 
 class NoMemory(Exception):
-    """A frame does not fit where Go wants to read it."""
+    """A frame does not fit the buffer into which Go reads."""
 
 
 class Starved(Exception):
-    """All frames are read."""
+    """All frames were read."""
 
 
 class GoTwin:
@@ -201,7 +201,7 @@ class GoTwin:
         self._buffer = b""
 
     def run(self) -> int:
-        """Receive messages; return how many frames did not kill the connection."""
+        """Receive messages; return how many frames could be read."""
         total = len(self._frames)
         try:
             while True:
@@ -247,7 +247,7 @@ class GoTwin:
 
 
 def check_go_reader(frames: Sequence[bytes]) -> None:
-    """The model dies exactly where Go does, or before, of a full queue."""
+    """The model fails where Go does, or earlier because of a full queue."""
     reader, survived, why = GoReader(), 0, ""
     try:
         for payload in frames:

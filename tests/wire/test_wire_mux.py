@@ -70,7 +70,7 @@ def test_payloads_are_views_of_what_was_read() -> None:
 
 
 def test_an_empty_frame_is_one_empty_piece() -> None:
-    """A frame without payload is legal, and over with its header."""
+    """A frame without payload is legal and complete with its header."""
     demux = Demux()
     assert feed(demux, frame(RUNTIME)) == [(RUNTIME, b"", 0)]
     assert demux.at_rest
@@ -90,7 +90,7 @@ def test_inside_a_frame_is_not_at_rest(size: int) -> None:
 def test_a_frame_that_is_too_long_is_refused_by_its_header(
     claim: int, chunk: int
 ) -> None:
-    """A header's claim is judged before anything is allocated for it."""
+    """A claim over the limit is refused before the payload arrives."""
     demux = Demux()
     *most, last = chop(MUX_HEADER.pack(PLUGIN, claim), (chunk,))
     for piece in most:
@@ -105,7 +105,7 @@ def test_a_frame_that_is_too_long_is_refused_by_its_header(
 
 
 def test_the_longest_frame_of_an_old_runtime_is_allowed() -> None:
-    """16 MiB, what NRI up to 0.6.1 may write, passes and is not allocated ahead."""
+    """A frame of 16 MiB passes, and no memory is allocated for its claim."""
     demux = Demux()
     tracemalloc.start()
     try:

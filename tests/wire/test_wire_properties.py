@@ -36,11 +36,11 @@ from wire.invariants import (
 )
 
 from nriplugin.errors import ConnectionClosed, RemoteProtocolError
+from nriplugin.nri.connection import Connection
 from nriplugin.nri.testing.gopeer import GoReader, go_pack
-from nriplugin.nri.trunk import Trunk
 from nriplugin.wire import mux, ttrpc
 from nriplugin.wire.mux import Demux, pack
-from nriplugin.wire.single import write_reply
+from nriplugin.wire.single_frame import write_reply
 from nriplugin.wire.ttrpc import Answer, Call, Decoder, Server
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ quick = settings(deadline=None, max_examples=200)
 
 
 class Sent(NamedTuple):
-    """A message on its way, and what it is at the other end."""
+    """A message in bytes, and the event that it is for the receiver."""
 
     conn_id: int
     data: bytes
@@ -83,7 +83,7 @@ def traffic(draw: st.DrawFn) -> list[Sent]:
 
 
 def in_two(conn_id: int, head: bytes, body: bytes) -> bytes:
-    """Frame header and body in the middle of nowhere, with empty frames."""
+    """Frame a message as two frames, cut anywhere, with empty frames between."""
     data = head + body
     half = len(data) // 2
     return frame(conn_id, data[:half]) + frame(conn_id) + frame(conn_id, data[half:])
@@ -133,9 +133,9 @@ def receive_all(
             for chunk in chunks:
                 peer.send(chunk)
 
-    trunk = Trunk(sock, serves=PLUGIN, calls=RUNTIME, demux=demux)
+    connection = Connection(sock, serves=PLUGIN, calls=RUNTIME, demux=demux)
     for _ in range(CALLS):
-        trunk.client.call("s", "m", b"")
+        connection.client.call("s", "m", b"")
     sender = threading.Thread(target=send)
     sender.start()
     found: list[Event] = []
@@ -143,7 +143,7 @@ def receive_all(
     alone = 0
     try:
         while True:
-            call = trunk.receive(inbox)
+            call = connection.receive(inbox)
             found += inbox
             inbox.clear()
             if call is not None:
@@ -152,16 +152,16 @@ def receive_all(
     except (ConnectionClosed, RemoteProtocolError) as exc:
         return found, alone, str(exc)
     finally:
-        trunk.close()
+        connection.close()
         sender.join()
 
 
 @settings(quick, max_examples=150)
 @given(transfers(), st.booleans())
-def test_what_is_sent_arrives_at_a_trunk(
+def test_what_is_sent_arrives_at_a_connection(
     transfer: tuple[list[memoryview], list[Event]], plain: bool
 ) -> None:
-    """As above through a socket, with the step for the common case and without."""
+    """The same through a socket, with the shortcut for single frames and without."""
     chunks, expected = transfer
     found, alone, end = receive_all(chunks, None if plain else Demux())
     assert found == expected
@@ -192,7 +192,7 @@ odd_messages = st.one_of(
 
 @st.composite
 def streams(draw: st.DrawFn) -> bytes:
-    """Draw what looks like a connection, with lies and damage."""
+    """Draw bytes that resemble a connection, with false lengths and damage."""
     parts = []
     for data in draw(st.lists(odd_messages, max_size=8)):
         conn_id = draw(st.sampled_from([PLUGIN, PLUGIN, RUNTIME, 0, 7]))
@@ -225,8 +225,8 @@ LONGEST = bytes.fromhex("0000000100000257" + "0000000100000000" * 4)
 @settings(quick, max_examples=150)
 @given(inputs, chunk_sizes, st.booleans())
 @example(LONGEST, [1], False)
-def test_any_bytes_at_a_trunk(data: bytes, sizes: list[int], plain: bool) -> None:
-    """As above through a socket: the connection ends with a reason of ours."""
+def test_any_bytes_at_a_connection(data: bytes, sizes: list[int], plain: bool) -> None:
+    """The same through a socket: the connection ends with one of our errors."""
     general = Receiver(mux.MAX_FRAME, ttrpc.MAX_REQUEST, ttrpc.MAX_MESSAGE)
     events, error = general.feed(chop(data, (1,)))
     found, _, end = receive_all(chop(data, sizes), None if plain else Demux())
@@ -242,7 +242,7 @@ def test_any_bytes_at_a_trunk(data: bytes, sizes: list[int], plain: bool) -> Non
 @quick
 @given(inputs, chunk_sizes)
 def test_a_demultiplexer_and_a_much_simpler_one(data: bytes, sizes: list[int]) -> None:
-    """They find the same frames, up to the first that is too long."""
+    """`Demux` finds the frames of a simple reader, up to one that is too long."""
     demux = Demux(MAX_FRAME)
     found, payload, error = [], b"", False
     try:
@@ -264,7 +264,7 @@ def test_a_demultiplexer_and_a_much_simpler_one(data: bytes, sizes: list[int]) -
 @quick
 @given(st.lists(odd_messages, max_size=8).map(b"".join), chunk_sizes)
 def test_a_decoder_and_a_much_simpler_one(data: bytes, sizes: list[int]) -> None:
-    """They find the same messages, those that are too long included."""
+    """`Decoder` finds the messages of a simple reader, also those too long."""
     decoder = Decoder(MAX_MESSAGE)
     found = [found for chunk in chop(data, sizes) for found in decoder.feed(chunk)]
     assert found == read_messages(data, MAX_MESSAGE)
@@ -285,14 +285,14 @@ def test_a_decoder_and_a_much_simpler_one(data: bytes, sizes: list[int]) -> None
     st.integers(0, 5),
 )
 def test_one_step_is_the_general_way(data: bytes, last_stream: int) -> None:
-    """What is one whole call and nothing else is read in one step, nothing else is."""
+    """`read_call` reads one whole call as the general codecs do, and nothing else."""
     check_one_step(data, last_stream)
 
 
 @quick
 @given(st.integers(0, 0xFFFF_FFFF), st.binary() | st.integers(0, 5000).map(bytes))
 def test_one_step_back_is_the_general_way(stream_id: int, payload: bytes) -> None:
-    """An answer is the same, or does not fit one frame."""
+    """`write_reply` gives the general codecs' bytes, or None for two frames."""
     data = pack(PLUGIN, *Server().reply(stream_id, payload))
     quick = write_reply(PLUGIN, stream_id, payload)
     assert quick == data if len(read_frames(data)) == 1 else quick is None
@@ -311,7 +311,7 @@ def test_one_step_back_is_the_general_way(stream_id: int, payload: bytes) -> Non
 def test_a_go_peer_reads_what_is_packed(
     sizes: list[int], packer: Callable[[int, bytes, bytes], bytes]
 ) -> None:
-    """Whatever the sizes, one after the other."""
+    """The model of a Go peer reads messages of any size that `pack` has framed."""
     reader = GoReader()
     for size in sizes:
         data = message(1, 1, bytes(size))
@@ -327,7 +327,7 @@ def test_a_go_peer_reads_what_is_packed(
     chunk_sizes,
 )
 def test_a_go_peer_judges_frames_not_cuts(data: bytes, sizes: list[int]) -> None:
-    """The verdict does not depend on how the bytes arrive."""
+    """The verdict of the model does not depend on how the bytes arrive."""
     check_go_demux(data, sizes)
 
 
@@ -344,5 +344,5 @@ def go_frames(draw: st.DrawFn) -> list[bytes]:
 @quick
 @given(go_frames())
 def test_the_model_of_a_go_peer_and_its_twin(frames: list[bytes]) -> None:
-    """The model dies exactly where Go's own code would."""
+    """The model fails exactly where a transcript of Go's code fails."""
     check_go_reader(frames)

@@ -41,7 +41,7 @@ from nriplugin.wire.ttrpc import (
     Code,
     Decoder,
     Message,
-    RefusedStream,
+    RefusedCall,
     Server,
 )
 
@@ -55,17 +55,17 @@ NOT_UTF8 = {REQUEST: b"\x0a\x01\xff", RESPONSE: b"\x0a\x03\x12\x01\xff"}
 
 
 def call(stream_id: int, payload: bytes = b"", timeout_ns: int = 0) -> Call:
-    """Return what a server makes of `framing.request`."""
+    """Return the Call that a server reads from `framing.request`."""
     return Call(stream_id, "service.Name", "Method", payload, timeout_ns)
 
 
-def serve(*messages: bytes, limit: int = MAX_REQUEST) -> list[Call | RefusedStream]:
+def serve(*messages: bytes, limit: int = MAX_REQUEST) -> list[Call | RefusedCall]:
     """Feed a new server."""
     return Server(limit).feed(memoryview(b"".join(messages)))
 
 
 def calling(calls: int = 1, limit: int = MAX_MESSAGE) -> Client:
-    """Return a client that waits for so many answers, on streams 1, 3, 5..."""
+    """Return a client with this many open calls, on streams 1, 3, 5 and so on."""
     client = Client(limit)
     for _ in range(calls):
         client.call("s", "m", b"")
@@ -73,7 +73,7 @@ def calling(calls: int = 1, limit: int = MAX_MESSAGE) -> Client:
 
 
 def answer(*messages: bytes, calls: int = 1, limit: int = MAX_MESSAGE) -> list[Answer]:
-    """Feed a client that waits."""
+    """Feed a client that has open calls."""
     return calling(calls, limit).feed(memoryview(b"".join(messages)))
 
 
@@ -130,7 +130,7 @@ def test_golden_answers_read(data: bytes, expected: Answer) -> None:
 
 
 def test_status_codes_are_those_of_grpc() -> None:
-    """The numbers are the wire's."""
+    """The status codes have gRPC's numbers."""
     assert {code.name: int(code) for code in Code} == {
         "OK": 0,
         "UNKNOWN": 2,
@@ -176,7 +176,7 @@ def test_inside_a_message_is_not_at_rest(size: int) -> None:
 
 @pytest.mark.parametrize("sizes", [(13,), (12, 1)])
 def test_a_payload_outlives_the_buffer_it_was_read_into(sizes: tuple[int, ...]) -> None:
-    """Messages own their bytes: the receive buffer is used again."""
+    """A message owns its bytes, because the receive buffer is reused."""
     decoder, found = Decoder(), []
     for chunk in chop(message(1, REQUEST, b"abc"), sizes):
         buffer = bytearray(chunk)
@@ -186,7 +186,7 @@ def test_a_payload_outlives_the_buffer_it_was_read_into(sizes: tuple[int, ...]) 
 
 
 def test_a_message_that_is_too_long_is_discarded_as_it_arrives() -> None:
-    """Not a byte of it is kept, it is reported once, and the next one is decoded."""
+    """A message over the limit is reported once and not kept; the next is read."""
     too_long = message(1, REQUEST, b"12345")
     for chunks in cuts(too_long + message(3, REQUEST, b"1234")):
         decoder, found = Decoder(max_message=4), []
@@ -208,7 +208,7 @@ def test_a_discarded_message_is_not_at_rest() -> None:
 
 
 def test_the_longest_claim_reserves_nothing() -> None:
-    """A header that announces 4 GiB is reported at once, and costs nothing."""
+    """A header that claims 4 GiB is reported at once and allocates nothing."""
     decoder = Decoder()
     head = TTRPC_HEADER.pack(0xFFFF_FFFF, 1, REQUEST, 0)
     assert decoder.feed(memoryview(head)) == [Message(1, REQUEST, None, 0xFFFF_FFFF)]
@@ -244,13 +244,13 @@ def test_one_message_in_many_frames() -> None:
     ids=["timeout", "no timeout", "metadata", "flags", "empty", "largest stream id"],
 )
 def test_what_a_server_accepts(data: bytes, expected: Call) -> None:
-    """Tracing metadata, flags and absent fields are no reason to refuse."""
+    """A server accepts tracing metadata, flags and absent fields."""
     assert serve(data) == [expected]
 
 
 @pytest.mark.parametrize("type_", [0, RESPONSE, DATA, 4, 255])
 def test_a_server_ignores_what_is_no_request(type_: int) -> None:
-    """Other types, known or not, whatever they hold, are passed over."""
+    """A server ignores messages of any other type."""
     noise = message(3, type_, TRUNCATED) + message(5, type_, bytes(300))
     assert serve(noise, request(1), limit=200) == [call(1)]
 
@@ -269,19 +269,19 @@ def test_a_server_refuses_a_bad_stream_id(stream_id: int, reason: str) -> None:
     """An even, reused or lower id is refused on that id, and the next call served."""
     first, refusal, last = serve(request(5), request(stream_id), request(7))
     assert (first, last) == (call(5), call(7))
-    assert isinstance(refusal, RefusedStream)
+    assert isinstance(refusal, RefusedCall)
     assert refusal[:2] == (stream_id, Code.INVALID_ARGUMENT)
     assert refusal.reason.startswith(reason)
 
 
 @pytest.mark.parametrize("envelope", [TRUNCATED, NOT_UTF8[REQUEST]])
 def test_a_server_refuses_an_undecodable_envelope(envelope: bytes) -> None:
-    """Its stream is answered and used up; the next call is served."""
+    """A bad envelope is refused on its stream; the next call is served."""
     refusal, again, last = serve(message(1, REQUEST, envelope), request(1), request(3))
-    assert isinstance(refusal, RefusedStream)
+    assert isinstance(refusal, RefusedCall)
     assert refusal[:2] == (1, Code.INVALID_ARGUMENT)
     assert "cannot be decoded" in refusal.reason
-    assert isinstance(again, RefusedStream)
+    assert isinstance(again, RefusedCall)
     assert last == call(3)
 
 
@@ -290,10 +290,10 @@ def test_a_server_refuses_what_is_too_long() -> None:
     body = len(request(1, bytes(99))) - TTRPC_HEADER.size
     data = request(1, bytes(100)), request(1), request(3, bytes(99))
     refusal, again, last = serve(*data, limit=body)
-    assert refusal == RefusedStream(
+    assert refusal == RefusedCall(
         1, Code.RESOURCE_EXHAUSTED, f"message of {body + 1} bytes, limit {body}"
     )
-    assert isinstance(again, RefusedStream)
+    assert isinstance(again, RefusedCall)
     assert last == call(3, bytes(99))
 
 
@@ -301,7 +301,7 @@ def test_sixteen_mib_is_the_limit() -> None:
     """By default a request of exactly 16 MiB is taken, and no longer one."""
     head = TTRPC_HEADER.pack(16 * MIB + 1, 1, REQUEST, 0)
     [refusal] = serve(head)
-    assert isinstance(refusal, RefusedStream)
+    assert isinstance(refusal, RefusedCall)
     assert refusal.code == Code.RESOURCE_EXHAUSTED
     envelope = len(request(1, bytes(16 * MIB))) - 10 - 16 * MIB
     [event] = serve(request(1, bytes(16 * MIB - envelope)))
@@ -309,7 +309,7 @@ def test_sixteen_mib_is_the_limit() -> None:
 
 
 def test_an_answer_of_four_mib_is_the_longest() -> None:
-    """Nothing that we ask has a longer one, of whichever release the runtime is."""
+    """A client accepts answers of up to 4 MiB from a runtime of any release."""
     envelope = len(response(1, bytes(4 * MIB))) - 10 - 4 * MIB
     [taken] = answer(response(1, bytes(4 * MIB - envelope)))
     assert taken.code == Code.OK
@@ -357,7 +357,7 @@ def longest(send: Callable[[bytes], object]) -> int:
 
 
 def test_a_reply_that_is_too_long_is_not_sent() -> None:
-    """The message, not the payload, is what is limited: the envelope counts."""
+    """The limit holds for the message, envelope included."""
     server = Server(max_reply=100)
     size = longest(lambda payload: server.reply(1, payload))
     assert len(server.reply(1, bytes(size))[1]) == 100
@@ -393,7 +393,7 @@ def test_a_call_reads_back() -> None:
 
 
 def test_a_call_that_is_too_long_is_not_sent() -> None:
-    """It uses up no stream and waits for no answer; a shorter one goes out."""
+    """A refused call uses no stream id; a shorter one can be sent."""
     client = Client(max_message=100)
     size = longest(lambda payload: Client(100).call("s", "m", payload))
     with pytest.raises(LocalProtocolError, match="m request of 101 bytes, at most 100"):
@@ -429,7 +429,7 @@ def test_what_a_client_accepts(data: bytes, expected: Answer) -> None:
 
 
 def test_answers_in_any_order() -> None:
-    """An answer belongs to the call of its stream, whenever it comes."""
+    """An answer belongs to the call on its stream, in any order."""
     data = response(5, b"c"), response(1, b"a"), response(3, b"b")
     found = [(found.stream_id, found.payload) for found in answer(*data, calls=3)]
     assert found == [(5, b"c"), (1, b"a"), (3, b"b")]
@@ -438,19 +438,19 @@ def test_answers_in_any_order() -> None:
 @pytest.mark.parametrize("stream_id", [0, 2, 3, 0xFFFF_FFFF])
 @pytest.mark.parametrize("type_", [0, REQUEST, RESPONSE, DATA, 255])
 def test_a_client_ignores_unknown_streams(stream_id: int, type_: int) -> None:
-    """Whatever comes on a stream without a call, the call's own answer is read."""
+    """A client ignores messages on streams without a call."""
     noise = message(stream_id, type_, TRUNCATED), message(stream_id, type_, bytes(99))
     assert answer(*noise, response(1, b"x"), limit=50) == [Answer(1, 0, "", b"x")]
 
 
 def test_a_second_answer_is_ignored() -> None:
-    """A stream is over with its answer, of whatever type what follows is."""
+    """A client ignores further messages on a stream that was answered."""
     found = answer(response(1, b"a"), response(1, b"b"), message(1, DATA))
     assert [answer.payload for answer in found] == [b"a"]
 
 
 def test_a_late_answer_is_ignored() -> None:
-    """Nobody waits for a call that was forgotten; others are still answered."""
+    """A client ignores the answer to a call that it gave up."""
     client = calling(2)
     client.forget(1)
     client.forget(99)
@@ -460,7 +460,7 @@ def test_a_late_answer_is_ignored() -> None:
 
 @pytest.mark.parametrize("type_", [0, REQUEST, DATA, 4, 255])
 def test_another_type_where_an_answer_is_due(type_: int) -> None:
-    """It breaks the connection: the streams are out of step."""
+    """A message that is no response, on the stream of a call, is an error."""
     text = f"message type {type_} on stream 1"
     with pytest.raises(RemoteProtocolError, match=text):
         answer(message(1, type_))
@@ -468,7 +468,7 @@ def test_another_type_where_an_answer_is_due(type_: int) -> None:
 
 @pytest.mark.parametrize("envelope", [TRUNCATED, NOT_UTF8[RESPONSE]])
 def test_a_client_reports_an_undecodable_envelope(envelope: bytes) -> None:
-    """The call fails, the connection goes on."""
+    """The call fails, and the connection goes on."""
     bad, good = answer(message(1, RESPONSE, envelope), response(3, b"x"), calls=2)
     assert bad[:2] == (1, Code.INTERNAL)
     assert "cannot be decoded" in bad.reason
@@ -476,7 +476,7 @@ def test_a_client_reports_an_undecodable_envelope(envelope: bytes) -> None:
 
 
 def test_a_client_reports_an_answer_that_is_too_long() -> None:
-    """The call fails with its size, the bytes are discarded, the next is read."""
+    """The call fails with the size, and the next answer is read."""
     fits = Response(payload=bytes(98)).SerializeToString()
     assert len(fits) == 100
     data = message(1, RESPONSE, fits + b"x"), message(3, RESPONSE, fits)
@@ -493,7 +493,7 @@ def test_a_client_reports_an_answer_that_is_too_long() -> None:
 PURE_PYTHON = f"""
 from nriplugin.api.ttrpc_pb2 import Request
 from nriplugin.wire.mux import HEADER as MUX
-from nriplugin.wire.single import read_call
+from nriplugin.wire.single_frame import read_call
 from nriplugin.wire.ttrpc import HEADER, Client, Server
 request, response = {NOT_UTF8[REQUEST]!r}, {NOT_UTF8[RESPONSE]!r}
 call = memoryview(HEADER.pack(len(request), 1, 1, 0) + request)
@@ -508,7 +508,7 @@ print(refusal.code, failure.code)
 
 
 def test_text_that_is_not_utf8_with_the_pure_python_parser() -> None:
-    """It is refused as with the C parser: a musl image silently gets the slow one."""
+    """Pure-Python protobuf, as on musl, refuses bad text as the C parser does."""
     done = subprocess.run(
         [sys.executable, "-c", PURE_PYTHON],
         env={**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},

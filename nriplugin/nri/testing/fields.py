@@ -1,9 +1,12 @@
-"""The fields that plugins set, and how each of them is merged.
+"""The table of the fields that plugins can set, and how each field is merged.
 
-`ADJUSTED` has an entry for each field of a ContainerAdjustment, in the order in which
-the library looks at them, because it reports the first of several conflicts. A path is
-the same in the plugin's answer, in what is collected from all answers, and in the
-container that the next plugin is shown. `UPDATED` are those of a ContainerUpdate.
+`ADJUSTED` lists the fields of a ContainerAdjustment, `UPDATED` those of a
+ContainerUpdate. The order is that of the Go library, because only the first of several
+conflicts is reported. The path of a field is the same in a plugin's answer, in the
+message that collects all answers, and in the container that the next plugin is shown.
+
+Each merge function first enters the plugin as the owner, which fails the request if
+the field has one, and then changes the messages.
 
 Reference: pkg/adaptation/result.go of the Go library, 0.12.5.
 """
@@ -14,14 +17,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.testing.ownership import REMOVAL
+from nriplugin.nri.testing.field_ownership import REMOVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from google.protobuf.message import Message
 
-    from nriplugin.nri.testing.ownership import Claims
+    from nriplugin.nri.testing.field_ownership import FieldOwnership
 
     Merge = Callable[["Overlay", "OwnedField"], None]
 
@@ -29,19 +32,19 @@ if TYPE_CHECKING:
 class Overlay(NamedTuple):
     """One plugin's answer, and the messages that it is laid over."""
 
-    given: Message
-    # What the plugins so far answered, taken together.
+    answer: Message
+    # The merged answers of the plugins so far.
     collected: Message
     # The container that the next plugin is shown; None in an update.
     shown: Message | None
-    claims: Claims
+    ownership: FieldOwnership
 
     def value(self, field: OwnedField) -> Any:  # noqa: ANN401 - of any type
-        """Return what the plugin set a field to."""
-        return _get(self.given, field.path)
+        """Return the value of a field in the plugin's answer."""
+        return _get(self.answer, field.path)
 
     def targets(self, field: OwnedField) -> list[Any]:
-        """Return the field in each message that is to have it."""
+        """Return the field in each message that the answer is laid over."""
         messages = [self.collected]
         if self.shown is not None and field.shown:
             messages.append(self.shown)
@@ -49,22 +52,22 @@ class Overlay(NamedTuple):
 
 
 class OwnedField(NamedTuple):
-    """A field that one plugin can own: its name, its place, how it is merged."""
+    """A field that a plugin can own."""
 
     name: nri.Field.ValueType
     path: str
     merge: Merge
-    shown: bool = True  # the next plugin sees it
+    shown: bool = True  # whether the next plugin is shown the change
 
 
 def lay_over(overlay: Overlay, fields: Iterable[OwnedField]) -> None:
     """Merge a plugin's answer with those of earlier plugins.
 
     Raises:
-        PluginsFailed: another plugin, or this one, has set the same before.
+        RequestRejected: a field of the answer was set before.
     """
     for field in fields:
-        if _is_given(overlay.given, field.path):
+        if _is_set(overlay.answer, field.path):
             field.merge(overlay, field)
 
 
@@ -74,8 +77,8 @@ def _get(message: Any, path: str) -> Any:  # noqa: ANN401 - of any field's type
     return message
 
 
-def _is_given(message: Any, path: str) -> bool:  # noqa: ANN401 - walks down
-    """Whether a field is present; an empty string, list or map is not."""
+def _is_set(message: Any, path: str) -> bool:  # noqa: ANN401 - any message
+    """Whether a field is present; an empty string, list or map counts as absent."""
     for name in path.split("."):
         if message.DESCRIPTOR.fields_by_name[name].has_presence:
             if not message.HasField(name):
@@ -90,12 +93,12 @@ def _key_of(marked: str) -> str:
     return marked.removeprefix(REMOVAL)
 
 
-# One value, owned as a whole.
+# Fields that have one owner.
 
 
 def _set_message(overlay: Overlay, field: OwnedField) -> None:
-    """Replace a message; a wrapper with a zero in it is a value like any other."""
-    overlay.claims.claim(field.name)
+    """Replace a message. A wrapper that holds a zero is a value like any other."""
+    overlay.ownership.set_owner(field.name)
     for target in overlay.targets(field):
         target.SetInParent()
         target.CopyFrom(overlay.value(field))
@@ -103,25 +106,25 @@ def _set_message(overlay: Overlay, field: OwnedField) -> None:
 
 def _set_text(overlay: Overlay, field: OwnedField) -> None:
     """Replace a string."""
-    overlay.claims.claim(field.name)
+    overlay.ownership.set_owner(field.name)
     parent, _, name = field.path.rpartition(".")
     for target in overlay.targets(field._replace(path=parent)):
         setattr(target, name, overlay.value(field))
 
 
 def _set_args(overlay: Overlay, field: OwnedField) -> None:
-    """Replace the command line; an empty first argument overrides another plugin."""
+    """Replace the command line. An empty first argument removes an earlier owner."""
     args = list(overlay.value(field))
     if not args[0]:
-        overlay.claims.clear(field.name)
+        overlay.ownership.clear_owner(field.name)
         del args[0]
-    overlay.claims.claim(field.name)
+    overlay.ownership.set_owner(field.name)
     for target in overlay.targets(field):
         target[:] = args
 
 
 def _set_rdt(overlay: Overlay, field: OwnedField) -> None:
-    """Replace parts of the RDT settings; `remove` overrides other plugins first."""
+    """Replace parts of the RDT settings. `remove` first removes earlier owners."""
     given = overlay.value(field)
     (collected,) = overlay.targets(field)
     parts = {
@@ -131,36 +134,36 @@ def _set_rdt(overlay: Overlay, field: OwnedField) -> None:
     }
     if given.remove:
         for name in parts.values():
-            overlay.claims.clear(name)
+            overlay.ownership.clear_owner(name)
         collected.Clear()
         collected.remove = True
     for part, name in parts.items():
         if given.HasField(part):
-            overlay.claims.claim(name)
+            overlay.ownership.set_owner(name)
             getattr(collected, part).SetInParent()
             getattr(collected, part).CopyFrom(getattr(given, part))
             collected.remove = False
 
 
-# Maps and lists, owned key by key.
+# Maps and lists, in which each key has an owner.
 
 
 def _set_keys(overlay: Overlay, field: OwnedField) -> None:
-    """Set keys of a map; there is no way to remove one."""
+    """Set keys of a map whose keys cannot be removed."""
     for key, value in overlay.value(field).items():
-        overlay.claims.claim(field.name, key)
+        overlay.ownership.set_owner(field.name, key)
         for target in overlay.targets(field):
             target[key] = value
 
 
 def _set_or_remove_keys(overlay: Overlay, field: OwnedField) -> None:
-    """Set keys of a map; `-key` removes one, and beside `key` overrides its owner."""
+    """Set keys of a map. `-key` removes a key; beside `key` it removes its owner."""
     given = overlay.value(field)
     removed = [key for key in given if key.startswith(REMOVAL)]
     for key in given.keys() - removed:
         if REMOVAL + key in removed:
-            overlay.claims.clear(field.name, key)
-        overlay.claims.claim(field.name, key)
+            overlay.ownership.clear_owner(field.name, key)
+        overlay.ownership.set_owner(field.name, key)
         for target in overlay.targets(field):
             _put(target, key, given[key])
     for key in removed:
@@ -175,23 +178,23 @@ def _put(target: Any, key: str, value: Any) -> None:  # noqa: ANN401 - any map
 
 
 def _append(overlay: Overlay, field: OwnedField, key: str) -> None:
-    """Add to a list whose entries have a key; there is no way to remove one."""
+    """Add entries to a list whose entries cannot be removed."""
     for entry in overlay.value(field):
-        overlay.claims.claim(field.name, getattr(entry, key))
+        overlay.ownership.set_owner(field.name, getattr(entry, key))
         for target in overlay.targets(field):
             target.append(entry)
 
 
 def _append_unowned(overlay: Overlay, field: OwnedField) -> None:
-    """Add to a list that belongs to all plugins."""
+    """Add entries to a list that has no owners."""
     for target in overlay.targets(field):
         target.extend(overlay.value(field))
 
 
 def _append_hooks(overlay: Overlay, field: OwnedField) -> None:
-    """Add to the hooks, whose owners are noted but never in conflict."""
+    """Add hooks. All plugins that add some own the field together."""
     if overlay.value(field).ListFields():
-        overlay.claims.share(field.name)
+        overlay.ownership.add_owner(field.name)
     for target in overlay.targets(field):
         target.MergeFrom(overlay.value(field))
 
@@ -199,18 +202,21 @@ def _append_hooks(overlay: Overlay, field: OwnedField) -> None:
 def _set_entries(
     overlay: Overlay, field: OwnedField, key: str, tell_removals: bool = False
 ) -> None:
-    """Set entries of a list by key; `-key` removes one, or overrides its owner."""
+    """Set entries of a list by key. `-key` removes an entry, or only its owner.
+
+    With `tell_removals` the removals are also passed on to the runtime, as entries.
+    """
     given = overlay.value(field)
     marked = [entry for entry in given if getattr(entry, key).startswith(REMOVAL)]
     added = [entry for entry in given if not getattr(entry, key).startswith(REMOVAL)]
     removed = {_key_of(getattr(entry, key)): entry for entry in marked}
     collected, shown = overlay.targets(field)
     for taken in removed.keys() & _keys(collected, key):
-        overlay.claims.clear(field.name, taken)
+        overlay.ownership.clear_owner(field.name, taken)
     _discard(collected, key, removed)
     _discard(shown, key, {*removed, *_keys(added, key)})
     for entry in added:
-        overlay.claims.claim(field.name, getattr(entry, key))
+        overlay.ownership.set_owner(field.name, getattr(entry, key))
         collected.append(entry)
         shown.append(_as_shown(entry))
     if tell_removals:
@@ -218,12 +224,12 @@ def _set_entries(
 
 
 def _set_namespaces(overlay: Overlay, field: OwnedField) -> None:
-    """Set namespaces by type; `-type` removes one and is told to the runtime."""
+    """Set namespaces by type. `-type` removes one and is passed on to the runtime."""
     collected, shown = overlay.targets(field)
     by_type = {entry.type: entry for entry in shown}
     for entry in overlay.value(field):
         kind = _key_of(entry.type)
-        overlay.claims.claim(field.name, kind)
+        overlay.ownership.set_owner(field.name, kind)
         by_type.pop(kind, None)
         if entry.type == kind:
             by_type[kind] = entry
@@ -233,7 +239,7 @@ def _set_namespaces(overlay: Overlay, field: OwnedField) -> None:
 
 
 def _keys(entries: Iterable[Any], key: str) -> list[str]:
-    """Return the keys of entries; those of the container's environment are text."""
+    """Return the keys of entries; an entry of an environment may be `key=value`."""
     return [
         entry.partition("=")[0] if isinstance(entry, str) else getattr(entry, key)
         for entry in entries

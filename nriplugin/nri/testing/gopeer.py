@@ -1,10 +1,13 @@
-"""How the Go library frames what it writes, and what kills it when it reads.
+"""A model of the Go library's framing: how it writes, and what its reader cannot read.
 
-The embedded runtime uses both, so that a framing mistake of a plugin is caught without
-a Go runtime. Two limits are modelled. The reader is message-oriented: a frame must fit
-the buffer that the ttRPC code happens to read into, or the read fails with "cannot
-allocate memory". And it queues 256 frames per logical connection: one more, and the
-whole connection is closed.
+The embedded runtime writes and reads through this model, so that a framing mistake of
+a plugin is found without a Go runtime. The reader has two limits:
+
+- Its mux delivers whole frames. A frame must fit the buffer into which the ttRPC code
+  is reading at that moment (4096 bytes while it reads a header or discards a message
+  that is too long, else the rest of the body), or the read fails with "cannot allocate
+  memory" and the connection ends.
+- It queues 256 frames per logical connection. One more closes the whole connection.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ QUEUE_LENGTH = 256
 
 
 def go_pack(conn_id: int, head: bytes, body: bytes) -> bytes:
-    """Frame a message as Go does: one frame, or 4096 bytes and then the rest."""
+    """Frame a message as Go does: up to 4096 bytes, then all the rest, if any."""
     message = head + body
     first, rest = message[:GO_READ_BUFFER], message[GO_READ_BUFFER:]
     framed = HEADER.pack(conn_id, len(first)) + first
@@ -35,8 +38,8 @@ def go_pack(conn_id: int, head: bytes, body: bytes) -> bytes:
 class GoReader:
     """Follows one logical connection as Go's buffered ttRPC reader would.
 
-    The queue is judged at its worst: as if the reader only ran when a message was
-    complete. On a busy machine that happens.
+    For the queue the worst case is assumed: the reader takes frames off the queue only
+    when a message is complete. That happens on a busy machine.
     """
 
     def __init__(self) -> None:
@@ -46,7 +49,7 @@ class GoReader:
         self._queued = 0
 
     def frame(self, payload: bytes) -> None:
-        """Take one whole frame.
+        """Follow one whole frame.
 
         Raises:
             RemoteProtocolError: a Go runtime would have closed the connection.
@@ -57,8 +60,8 @@ class GoReader:
                 f"more than {QUEUE_LENGTH} frames for one message: a Go peer's queue "
                 "overflows"
             )
-        # A large body is read past the buffer, straight to where it belongs; but what
-        # is too long for a message is discarded through it.
+        # Go reads a large body straight into its destination, without the buffer of
+        # 4096 bytes, but discards a message that is too long through that buffer.
         room = GO_READ_BUFFER
         if not self._discarding:
             room = max(room, self._body_left)
@@ -71,7 +74,7 @@ class GoReader:
             payload = self._consume(payload)
 
     def _consume(self, data: bytes) -> bytes:
-        """Take a part of the current message off `data`; return what is left."""
+        """Account for the start of `data`, one header or body; return the rest."""
         if self._body_left:
             take = min(self._body_left, len(data))
             self._body_left -= take
@@ -89,11 +92,11 @@ class GoReader:
 
 
 class GoDemux(Demux):
-    """A demultiplexer that fails where a Go runtime's would."""
+    """A demultiplexer that fails on frames on which a Go runtime would fail."""
 
     def __init__(self) -> None:
         super().__init__()
-        # Frames for any other id are dropped, whatever their length.
+        # Go drops frames for any other id, whatever their length.
         self._readers = {
             PLUGIN_CONNECTION: GoReader(),
             RUNTIME_CONNECTION: GoReader(),
@@ -101,7 +104,11 @@ class GoDemux(Demux):
         self._frame = bytearray()
 
     def feed(self, data: memoryview) -> list[Piece]:
-        """As `Demux.feed`, and judge every frame that is complete."""
+        """Do as `Demux.feed`, and check every frame that is complete.
+
+        Raises:
+            RemoteProtocolError: a Go runtime would have closed the connection.
+        """
         pieces = super().feed(data)
         for conn_id, piece, left in pieces:
             self._frame += piece

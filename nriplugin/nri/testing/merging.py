@@ -1,8 +1,9 @@
-"""What the plugins of an embedded runtime together make of one request.
+"""Merges the answers of several plugins to one request.
 
-Each answer is taken as it comes, in the order of the plugins, so that the request which
-the next plugin gets shows what the earlier ones changed.
+Answers are merged one by one in the order of the plugins. Each is also applied to the
+request, so that the next plugin is shown what the earlier ones changed.
 
+The rules are those of NRI 0.12.5, whatever release the runtime imitates.
 Reference: pkg/adaptation/result.go of the Go library, 0.12.5.
 """
 
@@ -11,20 +12,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.nri.testing.errors import RequestRejected
+from nriplugin.nri.testing.field_ownership import FieldOwnership
 from nriplugin.nri.testing.fields import ADJUSTED, UPDATED, Overlay, lay_over
-from nriplugin.nri.testing.ownership import Claims
-from nriplugin.nri.testing.roster import PluginsFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Updates:
-    """The updates of containers that answers ask for, merged container by container.
+class MergedUpdates:
+    """The updates of containers in the answers to one request, merged by container.
 
-    `request` is the update that kubelet asked for, if that is what the plugins are
-    asked about: what they answer for its container is laid over it. `creating` is the
-    container that is being created, which answers can adjust but not update.
+    `request` is given if the plugins are asked about an update that kubelet wants:
+    answers for its container are laid over it. `creating` is given if a container is
+    being created: an answer may adjust that container but not update it.
     """
 
     def __init__(
@@ -41,20 +42,20 @@ class Updates:
         """Merge the updates of one plugin's answer.
 
         Raises:
-            PluginsFailed: one sets what is set already, and does not allow failure, or
-                is about the container that is being created.
+            RequestRejected: an update sets a field that has an owner, without
+                `ignore_failure`; or it is for the container that is being created.
         """
         for update in updates:
             merged = self._merged_update(update.container_id, plugin)
             merged.ignore_failure &= update.ignore_failure
             try:
                 self._lay_over(merged, update, plugin)
-            except PluginsFailed:
+            except RequestRejected:
                 if not update.ignore_failure:
                     raise
 
     def requested(self) -> nri.LinuxResources | None:
-        """Return what replaces kubelet's request; None if no plugin answered to it."""
+        """Return the merged form of kubelet's request; None if no answer was for it."""
         if self._request is None or self._request.container.id not in self._merged:
             return None
         return self._merged[self._request.container.id].linux.resources
@@ -66,13 +67,14 @@ class Updates:
 
     def _merged_update(self, container_id: str, plugin: str) -> nri.ContainerUpdate:
         if container_id == self._creating:
-            raise PluginsFailed(
+            raise RequestRejected(
                 f"plugin {plugin} asked to update {container_id} in creation"
             )
         merged = self._merged.get(container_id)
         if merged is None:
             merged = nri.ContainerUpdate(container_id=container_id, ignore_failure=True)
-            # Present even if the plugin gives none, which wipes the request.
+            # The resources are present even if the plugin's update has none. That is
+            # how such an update replaces kubelet's request by nothing.
             merged.linux.resources.SetInParent()
             self._merged[container_id] = merged
         return merged
@@ -87,38 +89,41 @@ class Updates:
             base = request.linux_resources
         else:
             request, base = None, merged.linux.resources
-        claims = Claims(self.owners.owners[update.container_id], plugin)
-        # A copy, so that a failure that the plugin allows changes nothing.
+        ownership = FieldOwnership(self.owners.owners[update.container_id], plugin)
+        # Merged into a copy, so that an update with `ignore_failure` that meets a
+        # conflict changes nothing.
         copy = nri.ContainerUpdate()
         copy.linux.resources.CopyFrom(base)
-        lay_over(Overlay(update, copy, None, claims), UPDATED)
+        lay_over(Overlay(update, copy, None, ownership), UPDATED)
         if base.HasField("pids"):
-            # The library looks for a limit in its copy and not in the answer, so that
-            # the request's own limit is claimed, and the answer's has no effect.
-            claims.claim(nri.PidsLimit)
+            # A quirk of the Go library: it looks for a limit in its copy of the request
+            # and not in the answer. So the plugin becomes the owner of the request's
+            # limit, and a limit in the answer has no effect.
+            ownership.set_owner(nri.PidsLimit)
         merged.linux.resources.CopyFrom(copy.linux.resources)
         if request is not None:
             request.linux_resources.CopyFrom(copy.linux.resources)
 
 
-class Adjustments:
-    """The adjustments of a container that is being created, merged field by field.
+class MergedAdjustment:
+    """The adjustment of a container that is being created, merged by field.
 
-    The request's container gets them too, for the plugins that are yet to be asked.
+    It is applied to the request's container, too, for the plugins that are asked later.
     """
 
     def __init__(self, request: nri.CreateContainerRequest) -> None:
         self.adjust = nri.ContainerAdjustment()
-        self.updates = Updates(creating=request.container.id)
+        self.updates = MergedUpdates(creating=request.container.id)
         self._container = request.container
 
     def take(self, answer: nri.CreateContainerResponse, plugin: str) -> None:
         """Merge one plugin's answer.
 
         Raises:
-            PluginsFailed: it sets what is set already, or updates this container.
+            RequestRejected: the answer sets a field that has an owner, or updates the
+                container that is being created.
         """
         container = self._container
-        claims = Claims(self.updates.owners.owners[container.id], plugin)
-        lay_over(Overlay(answer.adjust, self.adjust, container, claims), ADJUSTED)
+        ownership = FieldOwnership(self.updates.owners.owners[container.id], plugin)
+        lay_over(Overlay(answer.adjust, self.adjust, container, ownership), ADJUSTED)
         self.updates.take(answer.update, plugin)

@@ -1,4 +1,4 @@
-"""The runtime's side of NRI, to run and to test plugins without a runtime.
+"""The embedded runtime: the runtime's side of NRI, to test plugins without a runtime.
 
     with EmbeddedRuntime("/tmp/nri.sock") as runtime:
         ...  # start the plugin, pointed at that socket
@@ -6,17 +6,15 @@
         result = runtime.create_container(pod, container)
         assert result.adjust.linux.resources.unified["cpu.weight"] == "39"
 
-It listens or launches plugins with descriptor 3, registers, configures and
-synchronizes them, and drives lifecycle events as a given NRI release does, with that
-release's ways of punishing a plugin: one that is late or breaks the protocol is
-dropped and the request goes on without it, one that answers with an error fails the
-request, and so do two plugins that set the same field. Each plugin is shown what the
-earlier ones changed. It reads as Go reads, so that frames a Go runtime would choke on
-are caught.
+It listens on a socket or launches plugins with descriptor 3; registers, configures
+and synchronizes them; and delivers requests and events as a given NRI release does. A
+plugin that is late or breaks the protocol is dropped, and the request goes on without
+it. An answer with an error fails the request, and so do two plugins that set the same
+field. Each plugin is shown what the earlier ones changed. Frames that a Go runtime
+cannot read end the connection here, too.
 
-Not modelled: how older releases merge answers (the newest one's way serves all), and
-what a runtime does with an adjustment.
-Reference: pkg/adaptation of the Go library.
+Not modelled: how releases before 0.12.5 merge answers, and what a runtime does with an
+adjustment. Reference: pkg/adaptation of the Go library.
 """
 
 from __future__ import annotations
@@ -32,23 +30,25 @@ from typing import TYPE_CHECKING, Self
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.launch import ENV_INDEX, ENV_NAME, ENV_SOCKET
 from nriplugin.nri.methods import BY_RPC
-from nriplugin.nri.testing.merging import Adjustments, Updates
-from nriplugin.nri.testing.roster import Behaviour, PluginsFailed, Roster
+from nriplugin.nri.testing.behaviour import Behaviour
+from nriplugin.nri.testing.errors import RequestRejected
+from nriplugin.nri.testing.merging import MergedAdjustment, MergedUpdates
+from nriplugin.nri.testing.registered_plugins import RegisteredPlugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nriplugin.nri.testing.link import Link
+    from nriplugin.nri.testing.plugin_connection import PluginConnection
 
-__all__ = ["Behaviour", "Created", "EmbeddedRuntime", "PluginsFailed", "Updated"]
+__all__ = ["Behaviour", "Created", "EmbeddedRuntime", "RequestRejected", "Updated"]
 
-# A plugin launched by a runtime finds its socket here.
+# The descriptor at which a plugin that the runtime launched finds its socket.
 LAUNCH_FD = 3
 
 
 @dataclass(slots=True)
 class Created:
-    """What the plugins made of a container that is being created."""
+    """The merged answers of the plugins to the creation of a container."""
 
     adjust: nri.ContainerAdjustment = field(default_factory=nri.ContainerAdjustment)
     updates: list[nri.ContainerUpdate] = field(default_factory=list)
@@ -56,14 +56,18 @@ class Created:
 
 @dataclass(slots=True)
 class Updated:
-    """The resources that the runtime would apply, and updates of other containers."""
+    """The resources that a runtime would apply, and updates of other containers."""
 
     resources: nri.LinuxResources
     updates: list[nri.ContainerUpdate] = field(default_factory=list)
 
 
-class EmbeddedRuntime(Roster):
-    """An NRI runtime without containers. Its methods are called one at a time."""
+class EmbeddedRuntime(RegisteredPlugins):
+    """An NRI runtime that has plugins and no containers.
+
+    Only one thread at a time may call its methods. Its own threads admit plugins and
+    serve their calls.
+    """
 
     def __init__(
         self, socket_path: str | None = None, behaviour: Behaviour | None = None
@@ -73,7 +77,7 @@ class EmbeddedRuntime(Roster):
         self._listener: socket.socket | None = None
         self._threads: list[threading.Thread] = []
 
-    # Life
+    # Start and stop
 
     def __enter__(self) -> Self:
         """Start listening."""
@@ -85,7 +89,7 @@ class EmbeddedRuntime(Roster):
         self.stop()
 
     def start(self) -> None:
-        """Listen on the socket, if there is one, in place of any earlier runtime."""
+        """Listen on the socket, if a path was given; replaces a socket at that path."""
         if self._socket_path is None:
             return
         with contextlib.suppress(FileNotFoundError):
@@ -96,7 +100,7 @@ class EmbeddedRuntime(Roster):
         self._spawn(self._accept, self._listener)
 
     def stop(self) -> None:
-        """Close everything. The pods and containers stay, for another `start`."""
+        """Stop listening and drop all plugins. Pods and containers stay."""
         if self._listener is not None:
             self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
@@ -109,10 +113,11 @@ class EmbeddedRuntime(Roster):
     def launch(self, path: str, *args: str, name: str, idx: str) -> int:
         """Execute a plugin as a runtime does at its start; return its process id.
 
-        It gets three environment variables, descriptor 3, and nothing else.
+        The plugin gets three environment variables and descriptor 3, and nothing else.
         """
         ours, theirs = socket.socketpair()
-        # High up, so that descriptor 3 is free to become a copy.
+        # A number above 3, so that the copy to descriptor 3 in the new process does not
+        # overwrite the original.
         inherited = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, LAUNCH_FD + 1)
         theirs.close()
         environ = {ENV_NAME: name, ENV_INDEX: idx, ENV_SOCKET: str(LAUNCH_FD)}
@@ -133,11 +138,13 @@ class EmbeddedRuntime(Roster):
         self._spawn(self.admit, ours)
         return pid
 
-    def wait_for_plugin(self, count: int = 1, timeout_s: float = 10.0) -> Link:
-        """Wait until so many registrations were synchronized; return the last one's.
+    def wait_for_plugin(
+        self, count: int = 1, timeout_s: float = 10.0
+    ) -> PluginConnection:
+        """Wait until `count` plugins were admitted; return the one with the last index.
 
         Raises:
-            TimeoutError: it did not happen; says what did.
+            TimeoutError: fewer were admitted; names the plugins that were dropped.
         """
         if not self.wait_for_registrations(count, timeout_s):
             raise TimeoutError(
@@ -146,7 +153,7 @@ class EmbeddedRuntime(Roster):
             )
         return self.plugins[-1]
 
-    # Lifecycle, as kubelet would cause it
+    # The life of pods and containers, as kubelet causes it
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         """Tell the plugins of a new pod."""
@@ -181,11 +188,11 @@ class EmbeddedRuntime(Roster):
         """Ask the plugins to adjust a container, then tell them it was created.
 
         Raises:
-            PluginsFailed: a plugin answered with an error, two set the same field, or
+            RequestRejected: a plugin answered with an error, two set the same field, or
                 a validator rejected the result.
         """
         request = nri.CreateContainerRequest(pod=pod, container=container)
-        merged = Adjustments(request)
+        merged = MergedAdjustment(request)
         self.ask(BY_RPC["CreateContainer"], request, merged.take)
         result = Created(merged.adjust, merged.updates.others())
         self.validate(
@@ -196,8 +203,8 @@ class EmbeddedRuntime(Roster):
                 update=result.updates,
                 owners=merged.updates.owners,
                 plugins=[
-                    nri.PluginInstance(name=link.name, index=link.idx)
-                    for link in self.plugins
+                    nri.PluginInstance(name=plugin.name, index=plugin.idx)
+                    for plugin in self.plugins
                 ],
             )
         )
@@ -221,12 +228,12 @@ class EmbeddedRuntime(Roster):
         """Ask the plugins about new resources; return what would be applied.
 
         Raises:
-            PluginsFailed: a plugin answered with an error, or two set the same field.
+            RequestRejected: a plugin answered with an error, or two set the same field.
         """
         request = nri.UpdateContainerRequest(
             pod=pod, container=container, linux_resources=resources
         )
-        updates = Updates(request)
+        updates = MergedUpdates(request)
         self.ask(
             BY_RPC["UpdateContainer"],
             request,
@@ -242,7 +249,7 @@ class EmbeddedRuntime(Roster):
     ) -> list[nri.ContainerUpdate]:
         """Tell the plugins that a container stopped; return their updates of others."""
         container.state = nri.CONTAINER_STOPPED
-        updates = Updates()
+        updates = MergedUpdates()
         self.ask(
             BY_RPC["StopContainer"],
             nri.StopContainerRequest(pod=pod, container=container),
@@ -263,7 +270,7 @@ class EmbeddedRuntime(Roster):
                 sock, _ = listener.accept()
             except OSError:
                 return
-            self.admit(sock)  # one after the other, as the real one
+            self.admit(sock)  # one after the other, as the Go library does
 
     def _spawn(
         self, target: Callable[[socket.socket], None], sock: socket.socket

@@ -11,7 +11,7 @@ from support.harness import connected
 
 from nriplugin.engine import deciding
 from nriplugin.nri import FailurePolicy
-from nriplugin.nri.testing.runtime import PluginsFailed
+from nriplugin.nri.testing.runtime import RequestRejected
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,10 +50,12 @@ def test_a_handler_that_is_to_fail_fails_the_request(
     assert plugin.failure_policy is FailurePolicy.IGNORE
     pod = pod_at()
     with connected(plugin, tmp_path) as (runtime, _):
-        with pytest.raises(PluginsFailed, match=r"resources: cpu\.quota: 5, expected"):
+        with pytest.raises(
+            RequestRejected, match=r"resources: cpu\.quota: 5, expected"
+        ):
             runtime.create_container(pod, container_at(**IMPOSSIBLE))
         asked = container_at(**IMPOSSIBLE).linux.resources
-        with pytest.raises(PluginsFailed, match="resources"):
+        with pytest.raises(RequestRejected, match="resources"):
             runtime.update_container(pod, container_at(), asked)
         # The connection is none the worse for it.
         created = runtime.create_container(pod, container_at())
@@ -68,7 +70,7 @@ def test_a_defect_of_ours_fails_the_request_where_the_user_wants_it_so(
     """The policy is about what the handler does not do, whatever the reason."""
     with (
         connected(plugin_of(BURST_FAILS), tmp_path) as (runtime, _),
-        pytest.raises(PluginsFailed, match="cpuBurst: ZeroDivisionError"),
+        pytest.raises(RequestRejected, match="cpuBurst: ZeroDivisionError"),
     ):
         runtime.create_container(pod_at(), container_at())
 
@@ -97,7 +99,7 @@ def test_what_no_handler_is_to_blame_for_follows_the_policy_of_the_file(
     monkeypatch.setattr(plugin.lifecycle, "decide_new", lambda *_: 1 / 0)
     with connected(plugin, tmp_path) as (runtime, _):
         if policy == "fail":
-            with pytest.raises(PluginsFailed, match="ZeroDivisionError"):
+            with pytest.raises(RequestRejected, match="ZeroDivisionError"):
                 runtime.create_container(pod_at(), container_at())
         else:
             created = runtime.create_container(pod_at(), container_at())

@@ -13,7 +13,7 @@ from nriplugin.nri import Plugin
 from nriplugin.nri.testing.runtime import (
     Behaviour,
     EmbeddedRuntime,
-    PluginsFailed,
+    RequestRejected,
     Updated,
 )
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Adjuster(Plugin):
-    """Adjusts every container alike, and keeps what it was shown."""
+    """A plugin that adjusts every container alike and keeps what it was shown."""
 
     def __init__(self, adjust: nri.ContainerAdjustment) -> None:
         self._adjust = adjust
@@ -37,7 +37,7 @@ class Adjuster(Plugin):
 
 
 class Updater(Plugin):
-    """Answers every update alike, and keeps what it was asked."""
+    """A plugin that answers every update alike and keeps the requests."""
 
     def __init__(self, *updates: nri.ContainerUpdate) -> None:
         self._updates = updates
@@ -91,7 +91,7 @@ def test_two_plugins_that_set_one_file_fail_the_creation(tmp_path: Path) -> None
     first = Adjuster(adjusting(cpu_weight="1", memory_high="5"))
     second = Adjuster(adjusting(cpu_weight="1"))
     both = pytest.raises(
-        PluginsFailed,
+        RequestRejected,
         match=r"plugins 10-a and 20-b both set CgroupsUnified cpu\.weight",
     )
     with beside_each_other(tmp_path, first, second) as runtime, both:
@@ -100,7 +100,7 @@ def test_two_plugins_that_set_one_file_fail_the_creation(tmp_path: Path) -> None
 
 
 def test_a_later_plugin_sees_what_an_earlier_one_adjusted(tmp_path: Path) -> None:
-    """In the container that it is asked about, not in the one that was asked for."""
+    """The change is in the request for the next plugin, not in the test's container."""
     adjust = adjusting(memory_high="5")
     adjust.linux.resources.cpu.shares.value = 512
     adjust.annotations["by"] = "a"
@@ -126,15 +126,15 @@ def test_a_removal_marker_overrides_another_plugin(tmp_path: Path) -> None:
 
 
 def test_a_plugin_conflicts_with_itself(tmp_path: Path) -> None:
-    """Two entries for one container must not set the same."""
+    """Two updates of one container must not set the same field."""
     twice = Updater(shares(5), shares(5))
-    itself = pytest.raises(PluginsFailed, match="10-a and 10-a both set CPUShares")
+    itself = pytest.raises(RequestRejected, match="10-a and 10-a both set CPUShares")
     with beside_each_other(tmp_path, twice) as runtime, itself:
         resize(runtime)
 
 
 def test_an_answer_is_laid_over_the_request(tmp_path: Path) -> None:
-    """Each plugin's own fields replace the request's, a zero too; the rest stays."""
+    """Fields in an answer replace the request's, also by zero; others stay."""
     second = Updater(update("c1", cpu_weight="1"))
     with beside_each_other(tmp_path, Updater(shares(0)), second) as runtime:
         resources = resize(runtime).resources
@@ -147,8 +147,8 @@ def test_an_answer_is_laid_over_the_request(tmp_path: Path) -> None:
     assert [limit.page_size for limit in resources.hugepage_limits] == ["2MB"]
 
 
-def test_a_request_that_is_echoed_is_claimed(tmp_path: Path) -> None:
-    """Whoever repeats the request owns its fields, and doubles its huge pages."""
+def test_a_request_that_is_echoed_is_owned(tmp_path: Path) -> None:
+    """A plugin that repeats the request owns its fields and doubles huge pages."""
 
     class Echo(Plugin):
         def update_container(
@@ -160,13 +160,13 @@ def test_a_request_that_is_echoed_is_claimed(tmp_path: Path) -> None:
 
     with beside_each_other(tmp_path, Echo()) as runtime:
         assert len(resize(runtime).resources.hugepage_limits) == 2
-    both = pytest.raises(PluginsFailed, match="10-a and 20-b both set CPUShares")
+    both = pytest.raises(RequestRejected, match="10-a and 20-b both set CPUShares")
     with beside_each_other(tmp_path, Echo(), Updater(shares(5))) as runtime, both:
         resize(runtime)
 
 
 def test_a_conflict_over_another_container_can_be_ignored(tmp_path: Path) -> None:
-    """An entry that allows failure is left out, and the rest goes through."""
+    """An update with `ignore_failure` that meets a conflict is left out."""
     lenient = update("x", cpu_weight="2", memory_high="3")
     lenient.ignore_failure = True
     plugins = Updater(update("x", cpu_weight="1")), Updater(lenient, shares(5))
@@ -179,7 +179,7 @@ def test_a_conflict_over_another_container_can_be_ignored(tmp_path: Path) -> Non
 
 
 def test_a_validator_is_told_who_set_what(tmp_path: Path) -> None:
-    """By the plugin's index and name."""
+    """A validator gets the owner of each field, by index and name."""
 
     class Validator(Plugin):
         owners = nri.OwningPlugins()

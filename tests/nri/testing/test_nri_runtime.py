@@ -25,7 +25,7 @@ from nriplugin.nri.launch import Launch
 from nriplugin.nri.methods import METHODS
 from nriplugin.nri.session import Session
 from nriplugin.nri.stats import Stats
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, PluginsFailed
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, RequestRejected
 from nriplugin.wire.mux import HEADER
 from nriplugin.wire.ttrpc import Client, Code
 
@@ -49,7 +49,7 @@ def behaviour(release: str, **more: object) -> Behaviour:
 
 
 def whole_life(runtime: EmbeddedRuntime) -> None:
-    """Everything that happens to a pod with one container."""
+    """Deliver everything that happens to a pod with one container."""
     one, app = pod(), container(shares=1024)
     runtime.run_pod_sandbox(one)
     runtime.create_container(one, app)
@@ -68,7 +68,7 @@ def whole_life(runtime: EmbeddedRuntime) -> None:
 def test_every_event_of_a_release_arrives_once(
     tmp_path: Path, release: str, configure_first: bool
 ) -> None:
-    """As methods of their own since 0.12, as StateChange before."""
+    """Events are RPCs of their own since 0.12, and StateChange before."""
     plugin = Recorder()
     chosen = behaviour(release, configure_first=configure_first)
     with connected(plugin, tmp_path, chosen) as (runtime, _):
@@ -82,7 +82,7 @@ def test_every_event_of_a_release_arrives_once(
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 100])
 def test_synchronize_in_pieces(tmp_path: Path, piece: int) -> None:
-    """However it is cut, the plugin sees everything once."""
+    """The plugin sees each pod and container once, whatever the pieces."""
     plugin = Recorder()
     path = str(tmp_path / "nri.sock")
     runtime = EmbeddedRuntime(path, Behaviour(sync_piece=piece))
@@ -96,7 +96,7 @@ def test_synchronize_in_pieces(tmp_path: Path, piece: int) -> None:
 
 
 def test_synchronize_too_long_for_one_message_is_cut(tmp_path: Path) -> None:
-    """As a runtime of 0.7 or newer does by itself."""
+    """A Synchronize over 4 MiB is cut into pieces, as since NRI 0.7."""
     plugin = Recorder()
     path = str(tmp_path / "nri.sock")
     runtime = EmbeddedRuntime(path)
@@ -110,7 +110,7 @@ def test_synchronize_too_long_for_one_message_is_cut(tmp_path: Path) -> None:
 
 
 def test_updates_of_synchronize_are_applied(tmp_path: Path) -> None:
-    """They come with the last answer."""
+    """Updates in the answer to Synchronize reach the runtime."""
 
     class Updater(Recorder):
         def synchronize(
@@ -125,7 +125,7 @@ def test_updates_of_synchronize_are_applied(tmp_path: Path) -> None:
 def test_a_plugin_that_is_late_is_dropped_and_the_request_goes_on(
     tmp_path: Path,
 ) -> None:
-    """A plugin without a watchdog: the mute client below."""
+    """A plugin that does not answer is dropped, and the next one is asked."""
     path = str(tmp_path / "nri.sock")
     mute = Behaviour(request_timeout_s=0.1)
     with EmbeddedRuntime(path, mute) as runtime, register_by_hand(path):
@@ -134,7 +134,7 @@ def test_a_plugin_that_is_late_is_dropped_and_the_request_goes_on(
 
 
 def register_by_hand(path: str) -> socket.socket:
-    """Register and say nothing more."""
+    """Register, and answer nothing afterwards."""
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(path)
     request = nri.RegisterPluginRequest(plugin_name="mute", plugin_idx="50")
@@ -153,7 +153,7 @@ def wait_for_drop(runtime: EmbeddedRuntime) -> str:
 
 
 def test_a_client_that_never_registers_is_dropped(tmp_path: Path) -> None:
-    """It holds up everybody behind it, but not for ever."""
+    """A client that does not register delays the next one until its timeout."""
     path = str(tmp_path / "nri.sock")
     plugin = Recorder()
     short = Behaviour(registration_timeout_s=0.1)
@@ -171,7 +171,7 @@ def test_a_client_that_never_registers_is_dropped(tmp_path: Path) -> None:
 def test_bad_names_are_refused(
     tmp_path: Path, name: str, idx: str, reason: str
 ) -> None:
-    """With an error status, as the real one."""
+    """A registration with a bad name or index gets an error status."""
     path = str(tmp_path / "nri.sock")
     with EmbeddedRuntime(path, Behaviour(registration_timeout_s=0.2)):
         sock = socket.socket(socket.AF_UNIX)
@@ -183,7 +183,7 @@ def test_bad_names_are_refused(
 def test_an_event_the_release_does_not_know_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection is closed for it."""
+    """A mask with an unknown event closes the connection."""
     monkeypatch.setattr(session, "release_of", lambda request: (0, 12, 0))
     path = str(tmp_path / "nri.sock")
     with (
@@ -194,7 +194,7 @@ def test_an_event_the_release_does_not_know_is_refused(
 
 
 def test_an_error_fails_the_request_and_keeps_the_plugin(tmp_path: Path) -> None:
-    """Errors are fail-closed."""
+    """An error status fails the request and does not drop the plugin."""
 
     class Failing(Recorder):
         failure_policy = FailurePolicy.FAIL
@@ -203,7 +203,7 @@ def test_an_error_fails_the_request_and_keeps_the_plugin(tmp_path: Path) -> None
             raise RuntimeError("no")
 
     with connected(Failing(), tmp_path) as (runtime, _):
-        with pytest.raises(PluginsFailed, match="RuntimeError: no"):
+        with pytest.raises(RequestRejected, match="RuntimeError: no"):
             runtime.create_container(pod(), container())
         runtime.start_container(pod(), container())
         assert "c1" not in runtime.containers
@@ -221,16 +221,16 @@ class Validator(Plugin):
 
 
 def test_a_validator_rejects(tmp_path: Path) -> None:
-    """Since 0.10, after all plugins have spoken."""
+    """Since 0.10, a validator rejects after all plugins have answered."""
     plugin = Validator()
-    rejected = pytest.raises(PluginsFailed, match="not here")
+    rejected = pytest.raises(RequestRejected, match="not here")
     with connected(plugin, tmp_path) as (runtime, _), rejected:
         runtime.create_container(pod(), container())
     assert plugin.asked == ["c1"]
 
 
 def test_unsolicited_updates_are_applied_or_refused(tmp_path: Path) -> None:
-    """A failing call shows an error and nothing else."""
+    """An unsolicited update is recorded, or answered with the error that is set."""
     plugin = Recorder()
     outcomes: list[NRIPluginError | None] = []
     told = threading.Semaphore(0)
@@ -252,7 +252,7 @@ def test_unsolicited_updates_are_applied_or_refused(tmp_path: Path) -> None:
 
 
 def test_an_update_inside_a_handler_waits_for_the_answer(tmp_path: Path) -> None:
-    """The runtime's lock is held during a request."""
+    """An update from inside a handler is served after the request has ended."""
 
     class Impatient(Recorder):
         def create_container(self, request: nri.CreateContainerRequest) -> None:
@@ -265,7 +265,7 @@ def test_an_update_inside_a_handler_waits_for_the_answer(tmp_path: Path) -> None
 
 
 def test_plugins_are_called_in_the_order_of_their_index(tmp_path: Path) -> None:
-    """And an update of one replaces the request for the next."""
+    """Plugins are asked by index, each with the request as updated so far."""
     path = str(tmp_path / "nri.sock")
     order: list[str] = []
 
@@ -304,7 +304,7 @@ def test_plugins_are_called_in_the_order_of_their_index(tmp_path: Path) -> None:
 def test_an_update_of_the_container_being_created_fails_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real runtime's answer to a plugin without our guard."""
+    """An answer that updates the container in creation fails the creation."""
     monkeypatch.setattr(session, "drop_harmful", lambda *args: None)
 
     class Wrong(Plugin):
@@ -320,7 +320,7 @@ def test_an_update_of_the_container_being_created_fails_it(
             return nri.UpdateContainerResponse(update=[wiping])
 
     with connected(Wrong(), tmp_path) as (runtime, _):
-        with pytest.raises(PluginsFailed, match="in creation"):
+        with pytest.raises(RequestRejected, match="in creation"):
             runtime.create_container(pod(), container())
         asked = nri.LinuxResources()
         asked.cpu.shares.value = 7
@@ -331,7 +331,7 @@ def test_an_update_of_the_container_being_created_fails_it(
 def test_waiting_for_a_plugin_that_never_comes_says_what_happened(
     tmp_path: Path,
 ) -> None:
-    """The message is all that a plugin's author has."""
+    """The timeout's message names the plugins that were dropped."""
     path = str(tmp_path / "nri.sock")
     nobody = pytest.raises(TimeoutError, match="0 of 1 registrations")
     with EmbeddedRuntime(path) as runtime, nobody:

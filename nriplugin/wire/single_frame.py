@@ -1,9 +1,13 @@
-"""The common case in one step: one message, in one frame, in one piece.
+"""Reads and writes, in one step, a message that is exactly one frame.
 
-Nearly every request arrives like this and nearly every answer leaves like this. A
-plugin wakes up for each with cold caches, where every function that is entered counts,
-and the general codecs enter many. These two functions do the same, byte for byte,
-where they apply, and decline where not.
+Nearly every request arrives as one frame in one read, and nearly every answer fits
+one frame. The plugin's thread sleeps between requests and wakes up with cold CPU
+caches, so each Python function on the path costs measurable time; `mux.Demux` and
+`ttrpc.Server` enter many functions, `read_call` and `write_reply` one each.
+
+Rule: for every input, a function of this module either gives the same result as
+`mux` and `ttrpc` together, byte for byte, or returns None and changes nothing. On
+None the caller takes the general way.
 """
 
 from __future__ import annotations
@@ -18,21 +22,25 @@ from nriplugin.wire.ttrpc import REQUEST, RESPONSE, UNDECODABLE, Call
 if TYPE_CHECKING:
     from nriplugin.wire.ttrpc import Server
 
-# The mux header and the ttRPC header, back to back.
+# The mux header (8 bytes) and the ttRPC header (10 bytes), one after the other.
 _HEADERS = Struct(">IIIIBB")
 _unpack = _HEADERS.unpack_from
 _pack = _HEADERS.pack
 _parse = Request.FromString
-_new = tuple.__new__  # a NamedTuple's own constructor is a Python function
+# Builds a NamedTuple without entering its own constructor, which is a Python function.
+_new = tuple.__new__
 
-# Largest payload whose length is a varint of two bytes and whose message is one frame.
+# The longest payload that `write_reply` takes: with the ttRPC header (10 bytes) and the
+# protobuf tag and length (3 bytes) the message is still one frame for a Go reader. The
+# length of such a payload always fits a protobuf varint of two bytes.
 _MAX_PAYLOAD = GO_READ_BUFFER - 10 - 3
 
 
 def read_call(server: Server, conn_id: int, data: memoryview) -> Call | None:
-    """Return the call that `data` is, if it is one whole valid call and nothing else.
+    """Return the call if `data` is one whole valid call and nothing else, else None.
 
-    Only for a connection at rest: no part of an earlier frame or message is waiting.
+    The caller must know that the connection is at rest: no part of an earlier frame or
+    message is waiting in a `Demux` or a `Decoder`.
     """
     size = len(data)
     if size < 18:
@@ -66,11 +74,12 @@ def read_call(server: Server, conn_id: int, data: memoryview) -> Call | None:
 
 
 def write_reply(conn_id: int, stream_id: int, payload: bytes) -> bytes | None:
-    """Return the frame of a successful answer, if it fits one frame."""
+    """Return the frame of a successful answer, or None if it does not fit one frame."""
     size = len(payload)
     if size > _MAX_PAYLOAD:
         return None
-    # Field 2 of Response, length-delimited.
+    # The protobuf encoding of Response.payload: tag 0x12 (field 2, length-delimited),
+    # the length as a varint of one or two bytes, the bytes. An empty one is left out.
     if size > 127:
         body = b"\x12%c%c%b" % (size & 127 | 128, size >> 7, payload)
     elif size:

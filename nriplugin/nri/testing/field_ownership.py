@@ -1,9 +1,9 @@
-"""Who set what: the claims that the embedded runtime holds plugins to.
+"""Records which plugin set which field, so that conflicts are found.
 
-Every field, and every key of a map or a list, that a plugin sets in the course of one
-request is that plugin's. A second plugin that sets it too fails the request, and so
-does the same plugin if it sets it twice; only a plugin that took a key away with a
-removal marker may set it anew.
+A plugin that sets a field, or a key of a map or list, owns it for the rest of the
+request. If it is set a second time, by another plugin or by the same one, the request
+fails. The exception: a plugin that removes a key with a removal marker may set that
+key, no matter which plugin owned it.
 
 Reference: pkg/api/owners.go of the Go library.
 """
@@ -13,53 +13,53 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.nri.testing.roster import PluginsFailed
+from nriplugin.nri.testing.errors import RequestRejected
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-# In front of a key it asks for the key's removal; in front of an owner it says that
-# this plugin removed the key.
+# In front of a key in an answer: the plugin asks for the key's removal. In front of an
+# owner in the record: this plugin removed the key.
 REMOVAL = "-"
 
 
-class Claims:
-    """What one plugin claims of one container."""
+class FieldOwnership:
+    """Enters one plugin as the owner of fields of one container."""
 
     def __init__(self, owners: nri.FieldOwners, plugin: str) -> None:
         self._owners = owners
         self._plugin = plugin
 
-    def claim(self, field: nri.Field.ValueType, key: str | None = None) -> None:
-        """Make a field, or a key of it, the plugin's.
+    def set_owner(self, field: nri.Field.ValueType, key: str | None = None) -> None:
+        """Make the plugin the owner of a field, or of a key of it.
 
         Raises:
-            PluginsFailed: it is taken; names both plugins and the field.
+            RequestRejected: the field has an owner; names both plugins and the field.
         """
         owner, index = self._owner(field, key)
         other = owner.get(index, "")
         if other and other != REMOVAL + self._plugin:
             what = nri.Field.Name(field) + (f" {key}" if key is not None else "")
-            raise PluginsFailed(
+            raise RequestRejected(
                 f"plugins {other.removeprefix(REMOVAL)} and {self._plugin} "
                 f"both set {what}"
             )
         owner[index] = self._plugin
 
-    def clear(self, field: nri.Field.ValueType, key: str | None = None) -> None:
-        """Take a field, or a key of it, from its owner, so that it can be claimed."""
+    def clear_owner(self, field: nri.Field.ValueType, key: str | None = None) -> None:
+        """Remove the owner of a field, or of a key of it, for this plugin to set it."""
         owner, index = self._owner(field, key)
         owner[index] = REMOVAL + self._plugin
 
-    def share(self, field: nri.Field.ValueType) -> None:
-        """Join the owners of a field to which every plugin may add."""
+    def add_owner(self, field: nri.Field.ValueType) -> None:
+        """Add the plugin to the owners of a field to which every plugin may add."""
         earlier = self._owners.simple.get(field)
         self._owners.simple[field] = ",".join(filter(None, [earlier, self._plugin]))
 
     def _owner(
         self, field: nri.Field.ValueType, key: str | None
     ) -> tuple[MutableMapping[int | str, str], int | str]:
-        """Return the map that holds the owner, and the owner's place in it."""
+        """Return the map that holds the owner, and the owner's key in that map."""
         owners: MutableMapping[int | str, str]
         if key is None:
             owners = self._owners.simple  # type: ignore[assignment] # keys are numbers

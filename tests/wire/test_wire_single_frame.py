@@ -15,11 +15,11 @@ from wire.framing import (
 )
 
 from nriplugin.wire.mux import Demux, pack
-from nriplugin.wire.single import read_call, write_reply
-from nriplugin.wire.ttrpc import MAX_MESSAGE, Call, RefusedStream, Server
+from nriplugin.wire.single_frame import read_call, write_reply
+from nriplugin.wire.ttrpc import MAX_MESSAGE, Call, RefusedCall, Server
 
 
-def read_generally(server: Server, data: bytes) -> list[Call | RefusedStream]:
+def read_generally(server: Server, data: bytes) -> list[Call | RefusedCall]:
     """Read with the general codecs."""
     pieces = Demux().feed(memoryview(data))
     return [
@@ -53,7 +53,7 @@ WHOLE = request(5, b"x" * 100, timeout_ns=5)
     ids=["plain", "next but one", "largest", "metadata", "empty", "flags"],
 )
 def test_one_call_in_one_frame(data: bytes) -> None:
-    """What is read in one step is what the general codecs read."""
+    """`read_call` returns the call that the general codecs read."""
     quick, general = new_server(), new_server()
     call = read_call(quick, PLUGIN, memoryview(frame(PLUGIN, data)))
     assert [call] == read_generally(general, frame(PLUGIN, data))
@@ -115,7 +115,7 @@ def test_one_call_in_one_frame(data: bytes) -> None:
     ],
 )
 def test_everything_else_is_declined(data: bytes) -> None:
-    """It leaves the server as it was, so that the general codecs see it first."""
+    """Any other input gives None and leaves the server as it was."""
     server, general = new_server(), new_server()
     assert read_call(server, PLUGIN, memoryview(data)) is None
     assert server.last_stream == 3
@@ -124,7 +124,7 @@ def test_everything_else_is_declined(data: bytes) -> None:
 
 
 def test_what_is_too_long_is_declined() -> None:
-    """The server's limit holds here as well, to the byte."""
+    """`read_call` keeps the server's limit to the byte."""
     limit = len(WHOLE) - TTRPC_HEADER.size
     data = memoryview(frame(PLUGIN, WHOLE))
     server = new_server(limit - 1)
@@ -134,7 +134,7 @@ def test_what_is_too_long_is_declined() -> None:
 
 
 def test_a_read_only_and_a_writable_buffer() -> None:
-    """The receive buffer is writable and used again: a call keeps nothing of it."""
+    """A call keeps no reference to the receive buffer, which is reused."""
     buffer = bytearray(frame(PLUGIN, WHOLE))
     call = read_call(new_server(), PLUGIN, memoryview(buffer))
     buffer[:] = bytes(len(buffer))
@@ -144,13 +144,13 @@ def test_a_read_only_and_a_writable_buffer() -> None:
 @pytest.mark.parametrize("conn_id", [PLUGIN, RUNTIME, 0xFFFF_FFFF])
 @pytest.mark.parametrize("stream_id", [1, 0xFFFF_FFFF])
 def test_ids_of_a_reply(conn_id: int, stream_id: int) -> None:
-    """Ids go where the general codecs put them."""
+    """Connection and stream ids are written as by the general codecs."""
     general = pack(conn_id, *Server().reply(stream_id, b"x"))
     assert write_reply(conn_id, stream_id, b"x") == general
 
 
 def test_every_reply_that_fits_one_frame() -> None:
-    """For each length, the bytes are those of the general codecs."""
+    """For each length, the bytes equal those of the general codecs."""
     server, longest = Server(), 4083
     for size in range(longest + 1):
         payload = b"\x80" * size
@@ -161,7 +161,7 @@ def test_every_reply_that_fits_one_frame() -> None:
 
 @pytest.mark.parametrize("size", [4084, 4085, 16_384, 1 << 20])
 def test_a_reply_that_needs_two_frames_is_declined(size: int) -> None:
-    """Exactly where the general codecs would write a second frame."""
+    """`write_reply` gives None exactly where `pack` writes two frames."""
     head, body = Server().reply(1, bytes(size))
     assert pack(PLUGIN, head, body) == frame(PLUGIN, head) + frame(PLUGIN, body)
     assert write_reply(PLUGIN, 1, bytes(size)) is None

@@ -1,6 +1,11 @@
-"""A connected socket and the two services on it: bytes to events and back.
+"""One end of an NRI connection: a blocking socket and the two services on it.
 
-Blocking, and without locks: whoever uses a trunk decides which thread reads.
+Each end serves one logical connection (`serves`) and calls on the other (`calls`).
+`receive` turns bytes into calls to serve and answers to calls; `send` writes bytes
+that `reply`, `failure` and `send_call` have framed.
+
+The class owns the socket and has no lock. At any time only one thread may receive and
+only one may send; the caller has to see to that. `end` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nriplugin.errors import ConnectionClosed
 from nriplugin.wire.mux import Demux, pack
-from nriplugin.wire.single import read_call
+from nriplugin.wire.single_frame import read_call
 from nriplugin.wire.ttrpc import Client, Server
 
 if TYPE_CHECKING:
@@ -21,12 +26,12 @@ if TYPE_CHECKING:
 
     from nriplugin.wire.ttrpc import Call
 
-# Large enough for nearly every request in one system call, small enough not to show
-# in the resident size.
+# Nearly every request fits, so that it takes one system call to read; and the buffer,
+# which exists once per connection, is small beside the interpreter.
 READ_BUFFER = 64 << 10
 
 
-class Trunk:
+class Connection:
     """One end of an NRI connection."""
 
     def __init__(
@@ -44,7 +49,10 @@ class Trunk:
         self._serves = serves
         self._calls = calls
         self._demux = demux or Demux()
-        self._plain = demux is None  # nobody else wants to see the frames
+        # A demultiplexer of the caller's own has to see every frame, so a connection
+        # with one never takes the shortcut of `single_frame.read_call`.
+        self._may_shortcut = demux is None
+        # Whether no frame and no message is incomplete: the shortcut needs whole ones.
         self._at_rest = True
         self._pack = packer
         self._view = memoryview(bytearray(READ_BUFFER))
@@ -56,9 +64,9 @@ class Trunk:
         return self._sock.fileno()
 
     def receive(self, inbox: deque[Any]) -> Call | None:
-        """Block for bytes and add what they complete to `inbox`.
+        """Block for bytes; add the calls and answers that they complete to `inbox`.
 
-        A call that comes alone, as nearly all do, is returned instead.
+        A call that arrives alone in one frame, as nearly all do, is returned instead.
 
         Raises:
             ConnectionClosed: end of file, a reset, or the receive timeout.
@@ -67,8 +75,10 @@ class Trunk:
         view = self._view
         try:
             size = self._recv_into(view)
-            # Go writes a frame's header and its payload apart. If we woke up in
-            # between, the rest is on its way.
+            # Go writes the mux header (8 bytes) and the payload of a frame with two
+            # system calls. If this thread woke up between the two, the payload is about
+            # to arrive: with it, the request can take the shortcut below. Bytes 4 to 7
+            # are the frame's length; a frame of length zero has no payload.
             if size == 8 and self._at_rest and any(view[4:8]):
                 size += self._recv_into(view[8:])
         except BlockingIOError as exc:
@@ -79,7 +89,8 @@ class Trunk:
             cut = "" if self._at_rest else " inside a message"
             raise ConnectionClosed(f"end of file{cut}")
         data = view[:size]
-        if self._at_rest and self._plain:
+        # The shortcut: nearly every request is one whole frame in one read.
+        if self._at_rest and self._may_shortcut:
             call = read_call(self.server, self._serves, data)
             if call is not None:
                 return call
@@ -96,20 +107,20 @@ class Trunk:
         return None
 
     def reply(self, stream_id: int, payload: bytes) -> bytes:
-        """Return the bytes of a successful answer; raises LocalProtocolError."""
+        """Return the framed bytes of a successful answer; raises LocalProtocolError."""
         return self._pack(self._serves, *self.server.reply(stream_id, payload))
 
     def failure(self, stream_id: int, code: int, reason: str) -> bytes:
-        """Return the bytes of an error answer."""
+        """Return the framed bytes of an error answer."""
         return self._pack(self._serves, *self.server.fail(stream_id, code, reason))
 
     def send(self, data: bytes) -> None:
-        """Send an answer.
+        """Send framed bytes.
 
         Raises:
-            ConnectionClosed: the peer is gone, or did not read in time. A part may
-                have been sent, so the connection is ended here, before another thread
-                sends bytes that the peer would take for the rest.
+            ConnectionClosed: the peer is gone or did not read in time. A part of
+                `data` may have been sent, so the connection is ended first: the peer
+                would take the next bytes, sent by any thread, for the missing part.
         """
         try:
             self._sendall(data)
@@ -118,13 +129,14 @@ class Trunk:
             raise ConnectionClosed(f"send: {exc.strerror}") from exc
 
     def send_call(self, head: bytes, body: bytes) -> None:
-        """Send a client's request."""
+        """Frame and send a request that `client` has built."""
         self.send(self._pack(self._calls, head, body))
 
     def limit_waiting(self, *, receive_s: float = 0, send_s: float = 0) -> None:
-        """Give up on a silent peer after that long; 0 waits for ever.
+        """Limit how long a receive and a send may block; 0 is without a limit.
 
-        Kernel timeouts, because Python's own would add a poll to every receive.
+        The kernel keeps these limits (SO_RCVTIMEO, SO_SNDTIMEO). A timeout of Python's
+        socket object would add a poll system call to every receive.
         """
         for option, limit in (
             (socket.SO_RCVTIMEO, receive_s),
@@ -134,9 +146,12 @@ class Trunk:
             self._sock.setsockopt(socket.SOL_SOCKET, option, timeval)
 
     def end(self, *, reading_only: bool = False) -> None:
-        """Wake a blocked `receive` with an end of file."""
+        """Make `receive`, also one that blocks now, see an end of file.
+
+        With `reading_only` answers can still be sent.
+        """
         how = socket.SHUT_RD if reading_only else socket.SHUT_RDWR
-        with contextlib.suppress(OSError):  # already gone, which is what was wanted
+        with contextlib.suppress(OSError):  # the socket is closed or reset already
             self._sock.shutdown(how)
 
     def close(self) -> None:
