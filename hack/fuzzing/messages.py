@@ -21,6 +21,7 @@ from nriplugin.state.lifecycle import Lifecycle
 logging.disable()
 
 # Only those that are parsed: the plugin handles them.
+_PLUGIN = NodePlugin(Lifecycle(BackgroundThread(), render=adjustment))
 _HANDLERS = [
     (rpc, handler)
     for rpc, handler in sorted(

@@ -165,7 +165,9 @@ def test_a_sum_is_written_before_another_thread_reads_it(
     """Two threads raise the same pod, and no part is lost."""
     executor = writer._executor
     write: Callable[..., Any] = executor.update_batch
-    other = threading.Thread(target=writer.prepare_creation, args=([low(3)], POD, "c3", ""))
+    other = threading.Thread(
+        target=writer.prepare_creation, args=([low(3)], POD, "c3", "")
+    )
 
     def slow(*args: Any) -> Any:
         monkeypatch.setattr(executor, "update_batch", write)
@@ -185,7 +187,9 @@ def test_what_is_lowered_does_not_undo_what_is_promised_meanwhile(
     """The keeper lowers while a request raises."""
     executor = writer._executor
     write: Callable[..., Any] = executor.update_batch
-    other = threading.Thread(target=writer.prepare_creation, args=([low(3)], POD, "c2", NAME))
+    other = threading.Thread(
+        target=writer.prepare_creation, args=([low(3)], POD, "c2", NAME)
+    )
 
     def slow(*args: Any) -> Any:
         monkeypatch.setattr(executor, "update_batch", write)

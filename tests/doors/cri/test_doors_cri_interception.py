@@ -15,7 +15,7 @@ from doors.cri.fakes import (
     rpc,
     serving,
 )
-from support.harness import PATIENCE_S
+from support.harness import PATIENCE_S, wait_until
 from support.trees import POD, QOS, UID, add_v2, make_v2
 
 from nriplugin.api import cri_pb2 as cri
