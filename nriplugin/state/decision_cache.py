@@ -57,15 +57,17 @@ class DecisionCache:
     def __len__(self) -> int:
         return len(self._decisions)
 
-    def key_of(self, pod: Pod, container: Container) -> tuple[Any, ...] | None:
+    def key_of(
+        self, pod: Pod, container: Container, *, annotated: bool = True
+    ) -> tuple[Any, ...] | None:
         """Return every input that can change a decision; None if that is too long.
 
-        Every container start passes through here, so this is one flat function.
+        Every container start passes through here, so this is one flat function. With
+        `annotated` False, the caller knows that the pod has no annotation of ours.
         """
         resources = container.resources
         unified = resources.unified
-        explicit = None
-        held = 0
+        explicit, held = None, 0
         if unified:
             explicit = tuple(sorted(unified.items()))
             held = sum([len(file) + len(value) for file, value in explicit])
@@ -77,14 +79,14 @@ class DecisionCache:
         if self._numbers_only:
             return numbers
         has, says = pod.labels, pod.annotations
-        labels = tuple([has.get(key) for key in self._labels])
-        annotations = tuple([says.get(key) for key in self._annotations])
-        own = tuple(ours(says)) if says else ()
-        held += sum([len(text) for text in labels if text])
-        held += sum([len(text) for text in annotations if text])
-        held += sum([len(key) + len(value) for key, value in own])
-        if held > MAX_KEY_CHARACTERS:
-            return None
+        texts = [has.get(key) for key in self._labels]
+        texts += [says.get(key) for key in self._annotations]
+        own = tuple(ours(says)) if annotated else ()
+        if own or any(texts):
+            held += sum([len(text) for text in texts if text])
+            held += sum([len(key) + len(value) for key, value in own])
+            if held > MAX_KEY_CHARACTERS:
+                return None
         return (
             numbers,
             pod.namespace,
@@ -94,8 +96,7 @@ class DecisionCache:
             pod.qos_class or qos_of_cgroup(pod.cgroup_parent),
             pod.oci_runtime,
             pod.curve,
-            labels,
-            annotations,
+            tuple(texts),
             own,
         )
 

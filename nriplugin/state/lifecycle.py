@@ -161,13 +161,17 @@ class Lifecycle:
 
     # Creation
 
-    def decide_new(self, plan: Plan, pod: Pod, container: Container) -> CachedDecision:
+    def decide_new(
+        self, plan: Plan, pod: Pod, container: Container, *, annotated: bool = True
+    ) -> CachedDecision:
         """Return the decision about a container that is about to be created.
+
+        With `annotated` False, the caller knows that the pod has no annotation of ours.
 
         Raises:
             HandlerFailed: a handler could not do its work, and is configured to fail.
         """
-        key = plan.cache.key_of(pod, container)
+        key = plan.cache.key_of(pod, container, annotated=annotated)
         found = plan.cache.get(key)
         if found is None:
             found = decide_creation(plan, pod, container, self._render)
@@ -194,8 +198,7 @@ class Lifecycle:
     def check_protection(self, entry: ContainerEntry, decided: CachedDecision) -> None:
         """Have a warning logged if the container's protection has no effect."""
         raised = decided.decision.settings.memory_qos.raise_ancestors
-        cgroup, files = entry.cgroup, decided.managed.files
-        self.protection.add(entry.pod_cgroup, cgroup, files, raised=raised)
+        self.protection.add(entry, raised=raised)
 
     def start(self, container_id: str, cgroup: str = "") -> None:
         """Do the writes that waited for a container's start.

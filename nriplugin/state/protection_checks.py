@@ -8,26 +8,18 @@ about the node's cgroups, and a few containers show what is wrong with those.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nriplugin.node.outcomes import ProtectionWarnings
 from nriplugin.node.protection import without_effect
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.state.inventory import ContainerEntry
     from nriplugin.state.scheduler import Scheduler
 
 BATCH_S = 1.0
 MAX_BATCH = 20
-
-
-class _Check(NamedTuple):
-    pod: str
-    container: str | None
-    files: Mapping[str, str]
-    raised: bool
 
 
 class ProtectionChecks:
@@ -38,28 +30,17 @@ class ProtectionChecks:
         self._tree = tree
         self._scheduler = scheduler
         self._warnings = ProtectionWarnings()
-        self._waiting: list[_Check] = []
+        self._waiting: list[tuple[ContainerEntry, bool]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(
-        self,
-        pod: str | None,
-        container: str | None,
-        files: Mapping[str, str],
-        *,
-        raised: bool,
-    ) -> None:
+    def add(self, entry: ContainerEntry, *, raised: bool) -> None:
         """Have a container checked soon; the caller is a request thread.
 
-        Args:
-            pod: the cgroup of its pod, if the door knows it.
-            container: its own cgroup, if the door knows it.
-            files: the values that the container gets.
-            raised: whether the configuration has the cgroups above it raised.
+        `raised` is whether the configuration has the cgroups above it raised.
         """
-        if self._tree is None or pod is None:
+        if self._tree is None:
             return
         # The background thread replaces the list. An append that races with the
         # replacement loses one check, which is harmless.
@@ -67,12 +48,16 @@ class ProtectionChecks:
         if not waiting:
             self._scheduler.after(BATCH_S, self._run)
         if len(waiting) < MAX_BATCH:
-            waiting.append(_Check(pod, container, files, raised))
+            waiting.append((entry, raised))
 
     def _run(self) -> None:
         assert self._tree is not None
         waiting, self._waiting = self._waiting, []
-        for pod, container, files, raised in waiting:
-            self._warnings.log(
-                without_effect(self._tree, pod, container, files, raised=raised)
-            )
+        for entry, raised in waiting:
+            pod = entry.pod_cgroup
+            if pod is not None:
+                self._warnings.log(
+                    without_effect(
+                        self._tree, pod, entry.cgroup, entry.files, raised=raised
+                    )
+                )

@@ -34,6 +34,7 @@ from nriplugin.doors.nri.responses import update_response
 from nriplugin.engine.model import Pod
 from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError, RequestFails
+from nriplugin.kube.annotations import SUFFIX
 from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 from nriplugin.state.corrections import Correction
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NO_POD = Pod()
+# A search in a pod's bytes costs less than a walk through its annotations.
+_OUR_SUFFIX = SUFFIX.encode()
 
 # By then the runtime is done with an update that was answered without the handlers.
 DECIDE_AGAIN_S = 5.0
@@ -164,7 +167,8 @@ class NodePlugin(Plugin):
                 )
                 plan = lifecycle.learning.look_at_files(entry.pod_cgroup)
         container = read_container(message, whole=not plan.numbers_only)
-        decided = lifecycle.decide_new(plan, pod, container)
+        annotated = _OUR_SUFFIX in request.pod
+        decided = lifecycle.decide_new(plan, pod, container, annotated=annotated)
         lifecycle.creating(_new_entry(message, known_pod, decided), decided)
         response: nri.CreateContainerResponse | None = decided.response
         return response
