@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from errno import EIO
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.types.registry import Registry, Type
 from nriplugin.cgroup.types.tree import Tree
@@ -24,11 +23,11 @@ from nriplugin.cli.detect import node_of
 from nriplugin.cli.printing import print_error, print_line
 from nriplugin.convert.curves import AUTO, curve_named, shares_of, weight_of
 from nriplugin.errors import CgroupError, ConfigError
+from nriplugin.node.state_directory import state_directory
 
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.registry import Resource
 
 ORIGIN = "nriplugin cgroup set"
@@ -55,9 +54,10 @@ def set_value(args: argparse.Namespace) -> int:
             now = before.strip()
             print_line(f"would write {content!r} to {path}, which is {now!r}")
             return 0
-        journal = _journal(node, args.state_dir)
-        if journal is not None:
-            opened.enter_context(journal)
+        directory = state_directory(node, args.state_dir)
+        journal = None
+        if directory is not None:
+            journal = opened.enter_context(Journal(directory))
         executor = Executor(tree, journal=journal, writer=node.writer())
         update = Update(resource.type, cgroup, value, origin=ORIGIN)
         outcome = executor.update(update, cacheable=False)
@@ -111,9 +111,3 @@ def _bytes(given: str) -> str:
     from nriplugin.kube.quantity import value
 
     return str(value(given, "VALUE"))
-
-
-def _journal(node: DetectedNode, state_dir: str | None) -> Journal | None:
-    if node.plain and state_dir is None:
-        return None  # a copy, which has no place in the node's own journal
-    return Journal(state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR)

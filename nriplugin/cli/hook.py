@@ -9,18 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments
-from nriplugin.cli.printing import print_error, print_line
-from nriplugin.engine.settings import DEFAULT_CONFIG
-from nriplugin.errors import ConfigError, NRIPluginError, RequestFails
+from nriplugin.cli.printing import print_line
+from nriplugin.errors import ConfigError
 from nriplugin.policy import FailurePolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-STDIN = 0
 
 DESCRIPTION = """\
 Without an ACTION this is an OCI hook for the stage createRuntime. It reads the
@@ -136,52 +129,10 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def _hook(args: argparse.Namespace) -> int:
-    # Late, as everything that only one of the actions needs.
-    from nriplugin.doors.hook import deadline
+    from nriplugin.cli.hook_run import run
+    from nriplugin.doors.hook.run import HookOptions
 
-    policy = FailurePolicy(args.failure_policy or FailurePolicy.IGNORE)
-    try:
-        with deadline.limit(deadline.SECONDS):
-            config = DEFAULT_CONFIG
-            if args.config is not None:
-                from nriplugin.config import read_config
-
-                read = read_config(args.config)
-                config = read.engine
-                policy = FailurePolicy(args.failure_policy or read.failure_policy)
-            if args.failure_policy is not None:
-                config = config.with_failure_policy(fail=policy is FailurePolicy.FAIL)
-            from nriplugin.doors.hook.handle import handle
-            from nriplugin.doors.hook.host import look_around
-
-            done = handle(
-                STDIN,
-                config,
-                look_around(os.environ, args.host_root, args.cgroup_root),
-                environ=os.environ,
-                state_dir=args.state_dir,
-            )
-    except RequestFails as exc:
-        _say([str(exc)])
-        return 1
-    except (Exception, deadline.Overdue) as exc:  # noqa: BLE001 - a defect of ours as well
-        _say(
-            [
-                str(exc)
-                if isinstance(exc, NRIPluginError | deadline.Overdue)
-                else repr(exc)
-            ]
-        )
-        return int(policy is FailurePolicy.FAIL)
-    _say([*done.failures, *done.remarks])
-    return int(bool(done.failures) and args.failure_policy == FailurePolicy.FAIL)
-
-
-def _say(texts: Iterable[str]) -> None:
-    """Print one line, if there is anything to say."""
-    line = " ".join("; ".join(texts).split())
-    if line:
-        print_error(f"hook: {line}")
+    return run(HookOptions(*(getattr(args, name) for name in HookOptions._fields)))
 
 
 def _install(args: argparse.Namespace) -> int:

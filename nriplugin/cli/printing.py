@@ -8,8 +8,6 @@ them.
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -17,9 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TextIO
-
-# Where bytes were no UTF-8, Python has these characters, which are half of others.
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
@@ -59,7 +54,9 @@ def print_json(
     value: object, *, indent: int | None = None, flush: bool = False
 ) -> None:
     """Print a value as JSON, in ASCII."""
-    text = json.dumps(_whole(value), indent=indent)
+    import json  # late: most commands print text
+
+    text = json.dumps(_without_surrogates(value), indent=indent)
     for line in text.split("\n"):
         print_line(line, flush=flush)
 
@@ -85,10 +82,18 @@ def _escaped(one: str) -> str:
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
-def _whole(value: Any) -> Any:  # noqa: ANN401 - anything that JSON has
-    """Return a value without half characters."""
+def _without_surrogates(value: Any) -> Any:  # noqa: ANN401 - anything that JSON has
+    """Return a value in which bytes that were no UTF-8 are escaped as `\\xNN`.
+
+    Python holds such bytes as lone surrogates, which JSON readers refuse.
+    """
     if isinstance(value, str):
-        return _HALF.sub(lambda found: _escaped(found[0]), value)
+        return "".join(_escaped(c) if "\ud800" <= c <= "\udfff" else c for c in value)
     if isinstance(value, dict):
-        return {_whole(key): _whole(one) for key, one in value.items()}
-    return [_whole(one) for one in value] if isinstance(value, list | tuple) else value
+        return {
+            _without_surrogates(key): _without_surrogates(one)
+            for key, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(one) for one in value]
+    return value

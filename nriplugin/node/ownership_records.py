@@ -17,11 +17,13 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, RECORDS, STATE_DIR
+from nriplugin.cgroup.journal.journal import RECORDS
 from nriplugin.kube.managed import MAX_LENGTH, parse_managed, render_managed
 
+# Callers that open the records ask for their directory in the same breath.
+from nriplugin.node.state_directory import state_directory as state_directory
+
 if TYPE_CHECKING:
-    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.kube.managed import Managed
 
 _log = logging.getLogger(__name__)
@@ -29,13 +31,6 @@ _log = logging.getLogger(__name__)
 # IDs become file names.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _UNFINISHED = ".new"
-
-
-def state_directory(node: DetectedNode) -> str | None:
-    """Return where state is kept; None for a tree that is no node's own."""
-    if node.plain:
-        return None
-    return os.environ.get(ENV_STATE_DIR) or STATE_DIR
 
 
 class OwnershipRecords:

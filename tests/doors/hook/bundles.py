@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from support.trees import UID, add_v2, make_v2
 
 from nriplugin.doors.hook.handle import handle
-from nriplugin.doors.hook.host import look_around
+from nriplugin.doors.hook.host import find_host
 from nriplugin.engine.settings import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from nriplugin.doors.hook.handle import Done
+    from nriplugin.doors.hook.handle import HookResult
     from nriplugin.engine.settings import EngineConfig
 
 ID = "0123456789abcdef" * 4
@@ -139,15 +139,14 @@ class Bundle:
             *("--state-dir", str(self.state_dir)),
         ]
 
-    def handle(self, config: EngineConfig = DEFAULT_CONFIG) -> Done:
+    def handle(self, config: EngineConfig = DEFAULT_CONFIG) -> HookResult:
         """Be the hook."""
         host, root = str(self.top / "host"), str(self.root)
         with feeding(json.dumps(self.state).encode()) as fd:
             return handle(
                 fd,
                 config,
-                look_around({}, host, root),
-                environ={},
+                find_host({}, host, root),
                 state_dir=str(self.state_dir),
             )
 

@@ -23,7 +23,7 @@ from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.convert.result import Rule
 from nriplugin.engine.decision import Level, When, Why, Write
-from nriplugin.doors.hook.apply_files import write_all
+from nriplugin.doors.hook.apply_files import apply_files
 
 class Node:
     plain = False
@@ -43,9 +43,9 @@ part = Write("memory.low", low, Level.ANCESTORS, When.BEFORE, True, why)
 with LocalFiles(root, None) as files:
     print("ready", flush=True)
     sys.stdin.readline()
-    outcomes = write_all(
+    outcomes = apply_files(
         {"memory.low": low}, [part], node=Node(), tree=Tree(files, 2), cgroup=cgroup,
-        in_pod=True, environ={}, state_dir=state,
+        in_pod=True, state_dir=state,
     )
     assert all(outcome.ok for outcome in outcomes), outcomes
 """

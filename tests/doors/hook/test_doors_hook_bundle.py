@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nriplugin.doors.hook.bundle import (
     MAX_STATE_BYTES,
+    ContainerState,
     HookError,
-    State,
     read_spec,
     read_state,
 )
@@ -28,7 +28,7 @@ ANY_JSON = st.recursive(
 )
 
 
-def read(content: bytes) -> State:
+def read(content: bytes) -> ContainerState:
     with feeding(content) as fd:
         return read_state(fd)
 
@@ -36,7 +36,7 @@ def read(content: bytes) -> State:
 def test_a_state_is_read() -> None:
     """ID, bundle and process; whatever else there is does not matter."""
     state = {"ociVersion": "1.2.1", "id": "a", "pid": 7, "bundle": "/b", "new": [1]}
-    assert read(json.dumps(state).encode()) == State("a", "/b", 7)
+    assert read(json.dumps(state).encode()) == ContainerState("a", "/b", 7)
 
 
 @pytest.mark.parametrize("pid", [None, 0, -1, True, "7", 1.5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -13,8 +14,11 @@ from doors.hook.bundles import Bundle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nriplugin.cli import hook as hook_command
+from nriplugin.cli.hook_run import parse_options
 from nriplugin.cli.main import main
-from nriplugin.doors.hook.deadline import Overdue, limit
+from nriplugin.doors.hook.deadline import DeadlinePassed, limit
+from nriplugin.doors.hook.run import HookOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,9 +77,9 @@ def test_without_a_configuration_little_is_imported(tmp_path: Path) -> None:
     imported = set(done.stdout.split())
     assert "nriplugin.doors.hook.handle" in imported
     unwanted = ("google", "grpc", "asyncio", "yaml", "msgspec", "jeepney", "sqlite3")
-    assert not imported & {*unwanted, "logging", "subprocess", "socket"}
+    assert not imported & {*unwanted, "argparse", "logging", "subprocess", "socket"}
     ours = {name.split(".")[1] for name in imported if name.startswith("nriplugin.")}
-    assert not ours & {"agent", "api", "cri", "nri", "wire", "config", "documents"}
+    assert not ours & {"api", "nri", "wire", "state", "config", "documents"}
 
 
 @pytest.mark.parametrize("policy", ["ignore", "fail"])
@@ -215,7 +219,13 @@ def test_a_defect_of_ours_does_not_stop_a_container(tmp_path: Path) -> None:
     ("options", "code"), [([], 0), (["--failure-policy", "fail"], 1)]
 )
 @pytest.mark.parametrize(
-    "module", ["nriplugin.engine.settings", "nriplugin.cli.detect", "nriplugin.policy"]
+    "module",
+    [
+        "nriplugin.engine.settings",
+        "nriplugin.cli.hook_run",
+        "nriplugin.doors.hook.handle",
+        "nriplugin.policy",
+    ],
 )
 def test_a_module_that_is_missing_does_not_stop_a_container(
     module: str, options: list[str], code: int
@@ -290,8 +300,28 @@ def test_no_handler_takes_the_deadline_for_its_own_failure() -> None:
                 pytest.fail("the deadline was caught")
 
     try:
-        with pytest.raises(Overdue):
+        with pytest.raises(DeadlinePassed):
             wait()
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+def test_the_deadline_is_named_even_if_it_interrupts_an_import() -> None:
+    """Python wraps an exception that is raised while a class is being made."""
+    read_end, write_end = os.pipe()
+
+    class Slow:
+        def __set_name__(self, owner: type, name: str) -> None:
+            os.read(read_end, 1)
+
+    def make_class() -> None:
+        with limit(0.01):
+            type("Owner", (), {"attribute": Slow()})
+
+    try:
+        with pytest.raises(DeadlinePassed, match="not done after"):
+            make_class()
     finally:
         os.close(read_end)
         os.close(write_end)
@@ -334,11 +364,59 @@ def test_whatever_the_runtime_says_a_container_starts(
     file = bundle.top / "state.json"
     file.write_bytes(words.encode("utf-8", "replace"))
     with file.open("rb") as stdin:
-        monkeypatch.setattr("nriplugin.cli.hook.STDIN", stdin.fileno())
+        monkeypatch.setattr("nriplugin.cli.hook_run.STDIN", stdin.fileno())
         assert main(["hook", *bundle.options()]) == 0
     error = capsys.readouterr().err
     assert error.count("\n") == (1 if error else 0)
     assert "Traceback" not in error
+
+
+WORDS = st.sampled_from(
+    [
+        *("--config", "--config=a", "--config=", "--state-dir", "--state-dir=--x"),
+        *("--host-root", "--cgroup-root", "--failure-policy", "--failure-policy=fail"),
+        *(
+            "--failure-policy=none",
+            "--conf",
+            "--",
+            "-",
+            "-1",
+            "a",
+            "",
+            "fail",
+            "ignore",
+        ),
+        *("install", "--unknown"),
+    ]
+)
+
+
+@given(argv=st.lists(WORDS, max_size=5))
+def test_a_command_line_means_the_same_with_and_without_the_parser(
+    argv: list[str],
+) -> None:
+    """What the quick reader of options takes, argparse takes and understands alike."""
+    quick = parse_options(argv)
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    hook_command.add_arguments(parser)
+    if quick is not None:
+        parsed = parser.parse_args(argv)
+        assert {name: getattr(parsed, name) for name in quick._fields} == {
+            **quick._asdict()
+        }
+
+
+def test_the_options_that_install_writes_need_no_parser(tmp_path: Path) -> None:
+    """So that a container does not wait for argparse, the quick reader takes them."""
+    config = tmp_path / "config.yaml"
+    config.touch()
+    given_options = ["--config", str(config), "--failure-policy", "fail"]
+    where = ["--hooks-dir", str(tmp_path), "--state-dir", str(tmp_path)]
+    assert main(["hook", "install", *where, *given_options]) == 0
+    document = json.loads((tmp_path / "90-nriplugin.json").read_text())
+    assert parse_options(document["hook"]["args"][2:]) == HookOptions(
+        config=str(config), failure_policy="fail", state_dir=str(tmp_path)
+    )
 
 
 def test_install_and_uninstall(

@@ -20,7 +20,7 @@ from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.journal.journal import DATABASE, Journal
 from nriplugin.config import parse_config
 from nriplugin.doors.hook.bundle import HookError
-from nriplugin.doors.hook.handle import NOTHING
+from nriplugin.doors.hook.handle import HookResult
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.errors import CgroupError, ConversionError, JournalError
 
@@ -36,6 +36,8 @@ LIBPOD = f"{SHARED}/libpod-{ID}.scope"
 def config(text: str) -> EngineConfig:
     return parse_config(text, "test").engine
 
+
+NOTHING = HookResult([], [])
 
 ALL = """
 memoryQoS: {enabled: true, protection: false}

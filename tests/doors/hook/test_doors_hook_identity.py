@@ -7,7 +7,11 @@ import pytest
 from doors.hook.bundles import CRIO, CRIO_ANNOTATIONS, SANDBOX_ID, Bundle
 from support.trees import UID
 
-from nriplugin.doors.hook.identity import Identity, identify_container, pod_labels
+from nriplugin.doors.hook.identity import (
+    ContainerIdentity,
+    identify_container,
+    pod_labels,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,19 +27,21 @@ CONTAINERD = {
 
 def test_crio() -> None:
     """CRI-O joins a pod's names into its sandbox's, and has the container's as JSON."""
-    assert identify_container(CRIO_ANNOTATIONS) == Identity(
+    assert identify_container(CRIO_ANNOTATIONS) == ContainerIdentity(
         "web", "shop", "prod", UID, crio_sandbox_id=SANDBOX_ID
     )
 
 
 def test_containerd() -> None:
     """containerd has a key for each."""
-    assert identify_container(CONTAINERD) == Identity("web", "shop", "prod", UID)
+    assert identify_container(CONTAINERD) == ContainerIdentity(
+        "web", "shop", "prod", UID
+    )
 
 
 def test_neither() -> None:
     """A container of podman, or of a bare runtime, has no names."""
-    assert identify_container({"run.oci.handler": "krun"}) == Identity()
+    assert identify_container({"run.oci.handler": "krun"}) == ContainerIdentity()
 
 
 @pytest.mark.parametrize(
@@ -96,5 +102,5 @@ def test_without_a_sandbox_there_are_no_labels(tmp_path: Path, sandbox_id: str) 
     bundle = Bundle(tmp_path)
     bundle.add_sandbox(Labels='{"app": "shop"}')
     (tmp_path / "storage" / "x").mkdir()
-    identity = Identity(crio_sandbox_id=sandbox_id)
+    identity = ContainerIdentity(crio_sandbox_id=sandbox_id)
     assert pod_labels(str(bundle.directory), identity) == {}
