@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, detect_node
 from nriplugin.cgroup.types.registry import Type
-from nriplugin.cli.printing import print_json, print_line
+from nriplugin.cli.printing import print_json, print_table
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
-
-LABEL_WIDTH = 17
 
 # What depends on the kernel rather than on the version of cgroups.
 FEATURES = (
@@ -65,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print_json(facts, indent=2)
     else:
-        _print(facts)
+        print_table(_rows(facts))
     return 0
 
 
@@ -119,28 +118,25 @@ def _some_cgroup(tree: Tree, kubepods: str) -> str | None:
     return kubepods
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return what people read: a label and a text for each fact."""
     hybrid = " (hybrid)" if facts["hybrid"] else ""
-    _line("cgroup version", f"{facts['version']}{hybrid}: {facts['version_evidence']}")
+    yield "cgroup version", f"{facts['version']}{hybrid}: {facts['version_evidence']}"
     if facts["hybrid"]:
-        _line("hybrid", facts["hybrid"])
-    _line("cgroup root", facts["cgroup_root"])
-    _line("controllers", " ".join(facts["controllers"]) or "none found")
-    _line("driver", facts["driver"])
+        yield "hybrid", facts["hybrid"]
+    yield "cgroup root", facts["cgroup_root"]
+    yield "controllers", " ".join(facts["controllers"]) or "none found"
+    yield "driver", facts["driver"]
     for rung in facts["rungs"]:
         answer = f"{rung['evidence']}" if rung["driver"] else f"- {rung['evidence']}"
-        _line(f"  {rung['name']}", answer)
+        yield f"  {rung['name']}", answer
     root = facts["kubelet_cgroup_root"]
-    _line("kubelet's root", f"{root} ({facts['kubelet_cgroup_root_evidence']})")
-    _line("kubepods", facts["kubepods"])
-    _line("kernel", facts["kernel"])
+    yield "kubelet's root", f"{root} ({facts['kubelet_cgroup_root_evidence']})"
+    yield "kubepods", facts["kubepods"]
+    yield "kernel", facts["kernel"]
     if facts["problem"]:
-        _line("problem", facts["problem"])
+        yield "problem", facts["problem"]
     elif facts["looked_at"] is None:
-        _line("features", "no cgroup to look at")
+        yield "features", "no cgroup to look at"
     for kind, support in facts["features"].items():
-        _line(kind, "yes" if support["supported"] else f"no: {support['reason']}")
-
-
-def _line(label: str, text: str) -> None:
-    print_line(f"{label.ljust(LABEL_WIDTH)} {text}")
+        yield kind, "yes" if support["supported"] else f"no: {support['reason']}"

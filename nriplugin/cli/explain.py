@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.paths import Driver
-from nriplugin.cli.printing import print_json, print_line
+from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.convert.curves import AUTO, Curve, curve_named
 from nriplugin.engine.decision import EXACT, RESOURCES, HandlerFailed
 from nriplugin.engine.settings import DEFAULT_CONFIG
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     )
     from nriplugin.kube.manifests import Manifests
 
-LABEL_WIDTH = 15
-FILE_WIDTH = 29
+# The least widths of a label and of `file = value`: most containers then line up.
+LABEL_WIDTHS = (14,)
+FILE_WIDTHS = (28,)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -147,10 +148,12 @@ def _read(path: str) -> Manifests:
 def _print_pod(pod: ExplainedPod) -> None:
     name = pod.name if pod.namespace is None else f"{pod.namespace}/{pod.name}"
     print_line(f"{pod.kind} {name}")
-    _print_line(2, "QoS class", pod.qos_class)
-    _print_line(2, "curve", f"{pod.curve} ({pod.curve_evidence})")
-    for driver, path in pod.cgroups.items():
-        _print_line(2, driver, path)
+    facts = [
+        ("QoS class", pod.qos_class),
+        ("curve", f"{pod.curve} ({pod.curve_evidence})"),
+        *pod.cgroups.items(),
+    ]
+    print_table(facts, widths=LABEL_WIDTHS, indent=2)
     for container in pod.containers:
         _print_container(container)
     print_line()
@@ -162,20 +165,18 @@ def _print_container(container: ExplainedContainer) -> None:
     requests = _joined(container.requests)
     if container.defaulted:
         requests += f" ({', '.join(container.defaulted)} from limits)"
-    _print_line(4, "requests", requests)
-    _print_line(4, "limits", _joined(container.limits))
-    _print_line(4, "kubelet sends", _joined(container.sent))
+    facts = [
+        ("requests", requests),
+        ("limits", _joined(container.limits)),
+        ("kubelet sends", _joined(container.sent)),
+    ]
     if container.settings:
-        _print_line(4, "settings of", container.settings)
-    for file in container.files:
-        setting = f"{file.file} = {file.value}".ljust(FILE_WIDTH)
-        print_line(f"    {setting} {_reason(file)}")
-    for write in container.writes:
-        setting = f"{write.file} = {write.value}".ljust(FILE_WIDTH)
-        print_line(
-            f"    {setting} {write.handler}: written to the {write.level}'s cgroup "
-            f"{write.when} the runtime's; {write.rule}; {write.source}{_sure(write)}"
-        )
+        facts.append(("settings of", container.settings))
+    print_table(facts, widths=LABEL_WIDTHS, indent=4)
+    values = [(f"{f.file} = {f.value}", _reason(f)) for f in container.files]
+    values += [(f"{w.file} = {w.value}", _written(w)) for w in container.writes]
+    if values:
+        print_table(values, widths=FILE_WIDTHS, indent=4)
     for field in container.cleared:
         print_line(f'    {field} cleared: sent as 0, which is "not given"')
     for left in container.left:
@@ -199,13 +200,16 @@ def _reason(file: ExplainedFile) -> str:
     return f"{file.handler}: {file.rule}; {file.source}{_sure(file)}"
 
 
+def _written(write: ExplainedWrite) -> str:
+    return (
+        f"{write.handler}: written to the {write.level}'s cgroup {write.when} the "
+        f"runtime's; {write.rule}; {write.source}{_sure(write)}"
+    )
+
+
 def _sure(one: ExplainedFile | ExplainedWrite) -> str:
     return "" if one.confidence == EXACT else f" ({one.confidence})"
 
 
 def _joined(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"
-
-
-def _print_line(indent: int, label: str, text: str) -> None:
-    print_line(f"{' ' * indent}{label.ljust(LABEL_WIDTH)} {text}")

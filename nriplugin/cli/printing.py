@@ -38,16 +38,37 @@ def print_error(text: str) -> None:
         _print(f"nriplugin: {text}", sys.stderr)
 
 
-def print_table(rows: Iterable[Sequence[str]], *, numbers: bool = False) -> None:
-    """Print rows in columns; with `numbers`, all but the first are to the right."""
+def print_table(
+    rows: Iterable[Sequence[str]],
+    *,
+    widths: Sequence[int] = (),
+    indent: int = 0,
+    numbers: bool = False,
+    flush: bool = False,
+) -> None:
+    """Print rows in columns that are two spaces apart.
+
+    Args:
+        rows: the cells, as many in each row.
+        widths: the least width of the first columns, for tables that are printed in
+            parts and have to line up with the part before.
+        indent: spaces before each row.
+        numbers: whether all columns but the first are aligned to the right.
+        flush: whether a reader has to see the rows at once.
+    """
     cells = [[_shown(cell, sys.stdout) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    columns = list(zip(*cells, strict=True))
+    least = [*widths, *([0] * (len(columns) - len(widths)))]
+    wide = [
+        max(width, *map(len, column))
+        for width, column in zip(least, columns, strict=True)
+    ]
     for row in cells:
         padded = [
             cell.rjust(width) if numbers and number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for number, (cell, width) in enumerate(zip(row, wide, strict=True))
         ]
-        print_line("  ".join(padded).rstrip())
+        print_line((" " * indent + "  ".join(padded)).rstrip(), flush=flush)
 
 
 def print_json(

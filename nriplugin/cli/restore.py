@@ -63,8 +63,8 @@ def _has_journal(directory: str, named_by: str) -> bool:
         return has_journal(directory)
     except PermissionError as exc:
         raise ConfigError(
-            f"{named_by}: {directory!r}, expected a directory whose journal you may read "
-            "and write: it is root's, or that of whoever ran the plugin"
+            f"{named_by}: {directory!r}, expected a directory whose journal you may "
+            "read and write: it belongs to root, or to the user who ran the plugin"
         ) from exc
 
 

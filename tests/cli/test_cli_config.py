@@ -35,12 +35,12 @@ def test_a_valid_file_is_summed_up(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"{file}: valid",
-        "curve           kep",
-        "failure policy  ignore",
-        "adopt           off",
-        "repair          off",
-        "handlers        memoryQoS (fail), resources",
-        "rules[0] (gold) cpuBurst, memoryQoS (fail), resources",
+        "curve            kep",
+        "failure policy   ignore",
+        "adopt            off",
+        "repair           off",
+        "handlers         memoryQoS (fail), resources",
+        "rules[0] (gold)  cpuBurst, memoryQoS (fail), resources",
     ]
 
 

@@ -61,9 +61,9 @@ def test_everything_that_was_detected_is_shown(
     assert facts["features"]["cpu.pressure"]["supported"] is (version == 2)
     assert main(["detect", *options]) == 0
     text = capsys.readouterr().out
-    assert f"cgroup version    {version}: " in text
-    assert f"  kubelet files   {config}: cgroupfs" in text
-    assert "cpu.qos_level     no: " in text
+    assert f"cgroup version     {version}: " in text
+    assert f"  kubelet files    {config}: cgroupfs" in text
+    assert "cpu.qos_level      no: " in text
 
 
 def test_this_very_machine_is_only_looked_at(

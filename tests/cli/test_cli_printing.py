@@ -164,3 +164,13 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     assert out[4:6] == ["A       B", "longer"]
     assert out[6].isascii()
     assert json.loads(out[6]) == {r"\xff": [r"\ud800", 1, None, ["é"]]}
+
+
+def test_a_table_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Parts with the same least widths line up; a longer cell widens its own part."""
+    print_table([["A", "B"]], widths=(3,), indent=2)
+    print_table([["abc", "b"], ["longer", "c"]], widths=(3,), indent=2)
+    print_table([["a", "b", "c"]], widths=(3,), indent=2)
+    assert capsys.readouterr().out.splitlines() == [
+        *("  A    B", "  abc     b", "  longer  c", "  a    b  c")
+    ]

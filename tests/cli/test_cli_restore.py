@@ -199,5 +199,5 @@ def test_a_journal_that_may_not_be_read_is_the_users_mistake(
     assert output.out == ""
     assert output.err == (
         f"nriplugin: {named}: {name!r}, expected a directory whose journal you may "
-        "read and write: it is root's, or that of whoever ran the plugin\n"
+        "read and write: it belongs to root, or to the user who ran the plugin\n"
     )

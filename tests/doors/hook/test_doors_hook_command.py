@@ -401,9 +401,7 @@ def test_a_command_line_means_the_same_with_and_without_the_parser(
     hook_command.add_arguments(parser)
     if quick is not None:
         parsed = parser.parse_args(argv)
-        assert {name: getattr(parsed, name) for name in quick._fields} == {
-            **quick._asdict()
-        }
+        assert HookOptions(*(getattr(parsed, name) for name in quick._fields)) == quick
 
 
 def test_the_options_that_install_writes_need_no_parser(tmp_path: Path) -> None:
