@@ -1,4 +1,9 @@
-"""`nriplugin cgroup set`: one value, journalled, written and read back."""
+"""`nriplugin cgroup set`: writes one value of one cgroup below kubepods.
+
+The value is checked first, the original is journalled, so that `nriplugin restore` can
+undo the change, and the file is read again after the write. Shares and weights are
+converted to the one that this node's cgroup version has.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,7 @@ ORIGIN = "nriplugin cgroup set"
 
 
 def set_value(args: argparse.Namespace) -> int:
-    """Set and print; nothing is written unless all of it makes sense."""
+    """Write the value and print old and new; a mistake is raised before any write."""
     node = node_of(args)
     with ExitStack() as opened:
         files = opened.enter_context(node.open_files())
@@ -75,7 +80,7 @@ def set_value(args: argparse.Namespace) -> int:
 
 
 def _check_text(where: str) -> None:
-    """Refuse the name of a cgroup that the journal cannot hold, and so not put back."""
+    """Refuse a name that is not UTF-8: the journal could not hold it."""
     try:
         where.encode()
     except UnicodeEncodeError as exc:
@@ -83,10 +88,12 @@ def _check_text(where: str) -> None:
 
 
 def wanted(tree: Tree, name: str, given: str) -> tuple[Resource, str]:
-    """Return what to set, in the numbers of this node's version.
+    """Return the resource to set and its value, for this node's cgroup version.
+
+    cpu.shares become cpu.weight on cgroup v2, and the other way round on v1.
 
     Raises:
-        ConfigError: no such type, or shares or a weight that are none.
+        ConfigError: there is no such type, or the value is not one of that type.
     """
     curve = curve_named(AUTO)
     if name == Type.CPU_SHARES and tree.version == 2:

@@ -1,4 +1,8 @@
-"""`nriplugin config check FILE`: whether a configuration is valid, and what it says."""
+"""`nriplugin config check FILE`: whether a configuration is valid, and what it enables.
+
+The file is read by the same code as in `run`, so a file that passes here is accepted
+there.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     check = actions.add_parser(
         "check",
-        help="read a file as `run` would; nothing is changed",
-        description="read a file as `run` would; exit code 2 if it has a mistake",
+        help="check a file as `run` would read it; nothing is changed",
+        description="Check a file as `run` would read it. The exit code is 2 if it has "
+        "a mistake.",
         allow_abbrev=False,
     )
     check.add_argument("file", metavar="FILE", help="configuration file, YAML")

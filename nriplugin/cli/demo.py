@@ -1,4 +1,8 @@
-"""`nriplugin demo`: the plugin on the embedded runtime, as a table."""
+"""`nriplugin demo`: the plugin on the embedded runtime, step by step as a table.
+
+demo_scenario.py plays the pods; this module prints what the runtime sent and what the
+plugin answered.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Play, and print every step as it happens."""
+    """Play the scenario and print every step as it happens."""
     if not args.json:
         print_line(
             "Kubernetes still sends cgroup v1 numbers; the plugin answers with the"

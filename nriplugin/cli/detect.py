@@ -1,4 +1,8 @@
-"""`nriplugin detect`: what this node's cgroups are, and how we know."""
+"""`nriplugin detect`: this node's cgroup version and driver, with the evidence.
+
+Also the options --host-root and --cgroup-root, and the node that they name, for every
+other command that looks at a node.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
 
-# What depends on the kernel rather than on the version of cgroups.
+# Types that depend on the kernel, not only on the cgroup version.
 FEATURES = (
     Type.CPU_BURST,
     Type.CPU_IDLE,
@@ -40,16 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_node_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where the node's files are; for every command that looks at them."""
+    """Declare the options that say where the node's files are."""
     parser.add_argument(
         "--host-root",
         metavar="DIR",
-        help=f"where the node's own / is mounted (default: ${ENV_HOST_ROOT} or /)",
+        help=f"where the node's / is mounted (default: ${ENV_HOST_ROOT}, or /)",
     )
     parser.add_argument(
         "--cgroup-root",
         metavar="DIR",
-        help="a tree of cgroups to use instead of sys/fs/cgroup; may be plain files",
+        help="cgroups to use instead of /sys/fs/cgroup; may be a directory of ordinary "
+        "files, such as a copy",
     )
 
 
@@ -69,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def describe(node: DetectedNode) -> dict[str, Any]:
-    """Return everything that was detected, as JSON has it."""
+    """Return everything that was detected, as JSON can hold it."""
     version, driver = node.version, node.driver
     facts: dict[str, Any] = {
         "version": version.number,
@@ -106,7 +111,10 @@ def describe(node: DetectedNode) -> dict[str, Any]:
 
 
 def _some_cgroup(tree: Tree, kubepods: str) -> str | None:
-    """Return a cgroup to look for files in; the root itself lacks most of them."""
+    """Return a cgroup in which to look for files: kubepods, else any other.
+
+    The root cgroup will not do, because it lacks most files.
+    """
     try:
         tree.children(kubepods)
     except CgroupError:

@@ -1,6 +1,7 @@
-"""`nriplugin explain`: what becomes of the resources in a manifest, without a node.
+"""`nriplugin explain`: which cgroup v2 files the pods of a manifest would get, and why.
 
-As `run` would have it on the node that the options describe.
+It needs no node: the options describe one. The decision itself is made by the same
+engine as in `nriplugin run`.
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--curve",
         choices=[AUTO, *Curve],
-        help="from shares to cpu.weight (default: the configuration's; auto is "
-        f"{curve_named(AUTO)} here)",
+        help="the curve from cpu shares to cpu.weight (default: the one in the "
+        f"configuration; `auto` is {curve_named(AUTO)} here)",
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file, YAML")
     parser.add_argument(
         "--node-memory",
         metavar="QUANTITY",
-        help="the node's memory, such as 64Gi: for containers without a limit, and for "
-        "memory requests as the plugin sees them, which is by their oom_score_adj",
+        help="the node's memory, such as 64Gi; needed for containers without a memory "
+        "limit, and to estimate memory requests from oom_score_adj as `run` does",
     )
     parser.add_argument(
         "--driver",
@@ -69,20 +70,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--oci-runtime",
         choices=["runc", "crun"],
-        help="what starts containers on the node (default: by the pod's "
-        "runtimeClassName; crun, which takes less, for a pod without)",
+        help="the OCI runtime of the node (default: by the pod's runtimeClassName; "
+        "without one crun, which accepts fewer combinations)",
     )
     parser.add_argument(
         "--read-only",
         action="store_true",
-        help="as with `run --read-only`, or where it may not write to cgroups: what "
-        "only the executor can write is left alone (default: it may write)",
+        help="assume that nriplugin may not write to cgroups itself, as with "
+        "`run --read-only`; values that need such a write are left out",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list of pods")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Explain every pod of every file; nothing is printed if one of them is wrong."""
+    """Explain every pod of every file; nothing is printed if a file has a mistake."""
     config = DEFAULT_CONFIG
     if args.config is not None:
         from nriplugin.config import read_config
@@ -115,7 +116,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _facts(args: argparse.Namespace) -> NodeFacts:
-    """Return the node that is assumed."""
+    """Return the facts of the node that the options describe."""
     memory = None
     if args.node_memory is not None:
         memory = value(args.node_memory, "--node-memory")

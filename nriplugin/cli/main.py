@@ -1,8 +1,12 @@
 """The `nriplugin` command: finds the subcommand and turns errors into exit codes.
 
-0 is success, 2 a mistake of the user's, 1 one of ours or of the machine's, and 141 a
-reader of our output who has seen enough, as of `nriplugin cgroup tree | head -1`. Each
-command is a module of its own, imported only when it is the one asked for.
+0: success. 1: a failure of nriplugin or of the machine. 2: a mistake in the command
+line, in a configuration file or in other input. 130: Ctrl-C. 141: the reader of the
+output closed it early, as in `nriplugin cgroup tree | head -1`.
+
+Each command is a module of its own, which is imported only if that command is asked
+for. `nriplugin hook` has a way of its own through this module, because an OCI runtime
+starts it for every container: it must be quick, and it must not stop a container.
 """
 
 from __future__ import annotations
@@ -18,19 +22,19 @@ from nriplugin.errors import ConfigError, ConversionError, NRIPluginError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Command -> one line of help. The module of that name in this package (`_` for `-`) has
-# `add_arguments(parser)` and `main(args) -> int`.
+# Command -> one line of help. The module of the same name in this package, with `_` for
+# `-`, has `add_arguments(parser)` and `main(args) -> int`.
 COMMANDS = {
     "run": "register with the node's container runtime and serve until stopped",
-    "cri-proxy": "serve CRI in the place of a runtime that has no NRI",
-    "demo": "play a few pods against the plugin on an embedded runtime, without root",
+    "cri-proxy": "serve CRI between kubelet and a runtime that has no NRI",
+    "demo": "show the plugin at work on an embedded runtime, without root",
     "convert": "turn OCI resources into cgroup v2 files, or back",
     "explain": "show which cgroup v2 files the pods in a manifest would get, and why",
     "config": "check a configuration file",
-    "restore": "put every cgroup file back to what it held before the plugin",
-    "hook": "be an OCI hook, for runtimes without NRI, or install it",
+    "restore": "write back what every cgroup file held before nriplugin changed it",
+    "hook": "run as an OCI hook, for runtimes without NRI, or install the hook",
     "detect": "show this node's cgroup version and driver, and how they were found",
-    "cgroup": "look at the node's kube cgroups and change them, by resource type",
+    "cgroup": "show or change values in the cgroups of the node's pods",
     "load": "show what the tasks of the node's pods are doing",
     "version": "print the version",
 }
@@ -96,7 +100,7 @@ def _run(argv: list[str]) -> int:
         allow_abbrev=False,
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    # A parser is not cheap: all of them are made only to be listed.
+    # A parser costs a millisecond, so the others are made only to be listed by --help.
     for command in argv[:1] if argv and argv[0] in COMMANDS else COMMANDS:
         summary = COMMANDS[command]
         subparser = subparsers.add_parser(
@@ -110,7 +114,7 @@ def _run(argv: list[str]) -> int:
             subparser.set_defaults(main=module.main)
     try:
         args = parser.parse_args(argv)
-    except OSError as exc:  # before Python 3.12, if nobody reads what the parser says
+    except OSError as exc:  # Python 3.11, if standard output or error is closed
         code = output.READER_GONE if output.is_reader_gone() else 2
         raise SystemExit(code) from exc
     try:

@@ -1,9 +1,13 @@
-"""The one way in which commands print: text only, whatever is in a name.
+"""Printing for all commands: lines, tables and JSON.
 
-A process in a container may call a cgroup of its own anything: a sequence that commands
-the terminal, a line break, bytes that are no UTF-8. All of that is shown as `\\xNN`,
-`\\uNNNN` or `\\UNNNNNNNN`. Backslashes stay as they are, because systemd's names have
-them.
+A process in a container may give a cgroup any name: with control sequences for the
+terminal, with line breaks, with bytes that are not UTF-8. So every character that is
+not printable is shown as `\\xNN`, `\\uNNNN` or `\\UNNNNNNNN`, and one line of text is
+always one line on the screen. Backslashes are not escaped, because the names of systemd
+units contain them.
+
+No other module calls `print`, except output.py for the end of a process, and there is
+no other table printer.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    """Return text in which whatever is not to be seen is escaped."""
+    """Return the text with every character that is not printable escaped."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else _escaped(one) for one in text)
@@ -30,9 +34,9 @@ def print_line(text: str = "", *, flush: bool = False) -> None:
 
 
 def print_error(text: str) -> None:
-    """Print one line on standard error, with our name.
+    """Print one line on standard error, after the name of the program.
 
-    That nobody reads it is no failure of the command's.
+    It is no failure of the command if nobody reads standard error.
     """
     with suppress(OSError):
         _print(f"nriplugin: {text}", sys.stderr)
@@ -83,13 +87,13 @@ def print_json(
 
 
 def _print(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
-    # Without a stream, which was closed when we were started, nothing is printed.
+    # The stream is None if it was closed when the process was started.
     if stream is not None:
         print(_shown(text, stream), file=stream, flush=flush)
 
 
 def _shown(text: str, stream: TextIO | None) -> str:
-    """Return text as a stream can show it: not every encoding has every character."""
+    """Return text as a stream can show it; not every encoding has every character."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return printable(text).encode(encoding, "backslashreplace").decode(encoding)
 

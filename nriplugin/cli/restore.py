@@ -1,4 +1,9 @@
-"""`nriplugin restore`: every file as it was before us."""
+"""`nriplugin restore`: writes back the values from before nriplugin changed them.
+
+The journal in the state directory knows the original value of every file that nriplugin
+wrote itself. Values that a runtime wrote because nriplugin answered so are not in it:
+the runtime owns those.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +29,19 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be done, change nothing"
+        "--dry-run", action="store_true", help="show the changes, make none"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.add_argument(
         "--state-dir",
         metavar="DIR",
-        help=f"where the journal is (default: ${ENV_STATE_DIR}, or {STATE_DIR})",
+        help=f"directory of the journal (default: ${ENV_STATE_DIR}, or {STATE_DIR})",
     )
     add_node_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
-    """Restore and print a table; 1 if a file could not be put back."""
+    """Restore and print a table; return 1 if a file could not be written back."""
     directory = configured_state_directory(args.state_dir)
     findings: list[Finding] = []
     named_by = "--state-dir"

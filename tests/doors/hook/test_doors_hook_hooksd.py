@@ -14,9 +14,9 @@ from nriplugin.doors.hook.hooksd import (
     KNOWN_STAGES,
     hook_document,
     install,
-    is_ours,
     uninstall,
     validate,
+    was_installed,
 )
 from nriplugin.errors import ConfigError
 
@@ -163,13 +163,13 @@ def test_what_is_not_ours_is_kept(tmp_path: Path, content: str) -> None:
     """Neither replaced nor removed, unless that is asked for."""
     path = tmp_path / FILE_NAME
     path.write_text(content)
-    with pytest.raises(ConfigError, match="not one of ours"):
+    with pytest.raises(ConfigError, match="did not write this file"):
         install(hook_document(PROGRAM), str(tmp_path), FILE_NAME)
-    with pytest.raises(ConfigError, match="not one of ours"):
+    with pytest.raises(ConfigError, match="did not write this file"):
         uninstall(str(tmp_path), FILE_NAME)
     assert path.read_text() == content
     install(hook_document(PROGRAM), str(tmp_path), FILE_NAME, force=True)
-    assert is_ours(str(path))
+    assert was_installed(str(path))
 
 
 def test_a_file_that_cannot_be_put_in_place_leaves_no_trace(
