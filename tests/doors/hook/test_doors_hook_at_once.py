@@ -52,7 +52,7 @@ with LocalFiles(root, None) as files:
 
 
 def test_no_hooks_part_is_lost(tmp_path: Path) -> None:
-    """Every sum above has the parts of all containers."""
+    """Hooks that run at the same time all end up in the sums above their containers."""
     root = tmp_path / "cgroup"
     root.mkdir()
     make_v2(root, ("/kubepods", QOS, POD))
