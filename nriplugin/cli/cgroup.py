@@ -15,6 +15,7 @@ from nriplugin.cgroup.locate.walk import find, walk
 from nriplugin.cgroup.types.formats import UNLIMITED
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.labels import cgroup_label
 from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.errors import CgroupError, ConfigError
 
@@ -37,8 +38,6 @@ SHOWN = (
     Type.MEMORY_USAGE,
     Type.PIDS_CURRENT,
 )
-# How much of a container's ID is shown; crictl shows as much.
-SHORT_ID = 13
 
 WHERE = "a cgroup such as /kubepods/burstable, a pod UID or a container ID"
 
@@ -97,7 +96,8 @@ def _tree(args: argparse.Namespace) -> int:
         return 0
     table = [["CGROUP", *(str(one.type).upper() for one in resources)]]
     for found, values in rows:
-        table.append([_label(found), *(shown(value) for value in values.values())])
+        label = "  " * found.depth + cgroup_label(found.cgroup)
+        table.append([label, *(shown(value) for value in values.values())])
     print_table(table)
     return 0
 
@@ -228,17 +228,3 @@ def _described(found: Found) -> dict[str, Any]:
         "conmon": place.conmon,
         "inner": "/".join(place.inner) or None,
     }
-
-
-def _label(found: Found) -> str:
-    place = found.place
-    if place.inner:
-        name = place.inner[-1]
-    elif place.container_id is not None:
-        who = "conmon of" if place.conmon else "container"
-        name = f"{who} {place.container_id[:SHORT_ID]}"
-    elif place.pod_uid is not None:
-        name = f"pod {place.pod_uid}"
-    else:
-        name = place.qos_class or found.cgroup
-    return "  " * found.depth + name

@@ -16,6 +16,7 @@ from nriplugin.cgroup.tasks.states import GONE, CountOrWalk, ThreadWalk, tasks_b
 from nriplugin.cgroup.types.reader import Reader
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.labels import cgroup_label
 from nriplugin.cli.printing import print_error, print_json, print_table
 from nriplugin.errors import CgroupError, ConfigError
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.formats import Pressure
 
 RESOURCES = ("cpu", "memory", "io")
-# How much of a container's ID is shown; crictl shows as much.
-SHORT_ID = 13
 # The errors of a path that leads nowhere, or out of the tree.
 _NO_CGROUP = (*GONE, ENOTDIR, ELOOP, EXDEV)
 COLUMNS = ("RUNNING", "SLEEPING", "STOPPED", "UNINTERRUPTIBLE", "IO-WAIT")
@@ -179,7 +178,7 @@ def _print_table(rows: list[LoadRow], with_pressure: bool) -> None:
             states.io_wait,
         ]
         indent = "  " * (_depth(row.cgroup) - top)
-        line = [indent + _label(row.cgroup), *map(str, counts)]
+        line = [indent + cgroup_label(row.cgroup), *map(str, counts)]
         line += [
             "-" if pressure is None else f"{pressure.some.avg10:.2f}"
             for pressure in row.pressure.values()
@@ -190,15 +189,3 @@ def _print_table(rows: list[LoadRow], with_pressure: bool) -> None:
 
 def _depth(cgroup: str) -> int:
     return len([part for part in cgroup.split("/") if part])
-
-
-def _label(cgroup: str) -> str:
-    place = identify(cgroup)
-    if place is None or place.inner:
-        return cgroup.rpartition("/")[2] or "/"
-    if place.container_id is not None:
-        kind = "conmon" if place.conmon else "container"
-        return f"{kind} {place.container_id[:SHORT_ID]}"
-    if place.pod_uid is not None:
-        return f"pod {place.pod_uid}"
-    return "kubepods" if place.qos_class is None else place.qos_class

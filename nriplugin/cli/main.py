@@ -82,6 +82,8 @@ def _hook_code(argv: list[str]) -> int:
         # parser has said so; only a person at a terminal gets its exit code.
         if sys.stdin is not None and sys.stdin.isatty():
             raise
+    except KeyboardInterrupt:
+        return 130
     except Exception as exc:  # noqa: BLE001 - half an upgrade must not stop containers
         output.say(f"hook: {exc!r}")
     return int(not {"fail", "--failure-policy=fail"}.isdisjoint(argv))

@@ -65,7 +65,7 @@ TITLES = "  RUNNING  SLEEPING  STOPPED  UNINTERRUPTIBLE  IO-WAIT  CPU %  MEMORY 
 TASKS = "        0         1        0                0        0"
 TABLE = f"""\
 {"CGROUP".ljust(WIDTH)}{TITLES}
-{"kubepods".ljust(WIDTH)}{TASKS}   2.50      0.00  0.00
+{"/kubepods".ljust(WIDTH)}{TASKS}   2.50      0.00  0.00
 {"  Burstable".ljust(WIDTH)}{TASKS}   0.00      0.00  0.00
 {f"    pod {UID}".ljust(WIDTH)}{TASKS}   0.00      0.00     -
 {f"      container {CONTAINER_ID[:13]}".ljust(WIDTH)}{TASKS}   0.00      0.00  0.00
