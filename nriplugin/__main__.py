@@ -1,4 +1,4 @@
-"""`python -m nriplugin`."""
+"""`python -m nriplugin` is the same as the command `nriplugin`."""
 
 from __future__ import annotations
 

@@ -1,27 +1,30 @@
-"""Every exception that leaves one of our packages, in one tree.
+"""Every exception that a package of nriplugin raises for its callers.
 
-Library and operating system errors are turned into these at the boundary where
-they appear, always with the original as the cause.
+All of them derive from NRIPluginError. An error of a library or of the operating system
+is turned into one of these where it appears, with the original as its cause, so that
+callers need not know which library was used. The text of each is one line that can be
+shown to a user as it is.
 """
 
 from __future__ import annotations
 
 from errno import errorcode
 
-# The table of texts alone: what computes imports this module, and must not reach `os`.
+# Not `os`: the packages that do no I/O import this module, and hack/check holds them to
+# never importing `os`, not even through another module.
 from posix import strerror
 
 
 class NRIPluginError(Exception):
-    """The root: catch this to catch everything of ours."""
+    """The base class of all exceptions of nriplugin."""
 
 
 class ProtocolError(NRIPluginError):
-    """Bytes or messages that the protocol does not allow."""
+    """Bytes or a message that the NRI protocol does not allow."""
 
 
 class LocalProtocolError(ProtocolError):
-    """We were asked to send something illegal."""
+    """The caller asked to send something that the protocol does not allow."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -29,7 +32,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class ConnectionClosed(NRIPluginError):
-    """The connection is gone: end of file, reset, or closed by us."""
+    """The connection has ended: end of file, reset, or closed by this side."""
 
 
 class RPCError(NRIPluginError):
@@ -42,15 +45,18 @@ class RPCError(NRIPluginError):
 
 
 class ConfigError(NRIPluginError):
-    """A mistake of the user's, in one line: field, value, what was expected."""
+    """A mistake of the user; the text names field, value and what was expected."""
 
 
 class RequestFails(NRIPluginError):
-    """A request that is to fail, because the user wants it so: never "ignore" this."""
+    """The runtime's request has to fail: a failure policy `fail` demands it.
+
+    Code that ignores failures under the policy `ignore` must let this one through.
+    """
 
 
 class ConversionError(NRIPluginError):
-    """A resource that has no valid cgroup v2 value."""
+    """A resource value that cannot be converted to a valid cgroup v2 value."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         super().__init__(f"{field}: {value!r}, expected {expected}")
@@ -60,14 +66,15 @@ class ConversionError(NRIPluginError):
 
 
 class JournalError(NRIPluginError):
-    """The journal of original values cannot be read or written: one line, and why."""
+    """The journal of original values cannot be read or written; the text says why."""
 
 
 class CgroupError(NRIPluginError):
-    """The kernel refused to read or write a file, or we refused to ask it.
+    """A cgroup file could not be read, written or understood.
 
-    `path` is absolute below the root, as the caller named it; `value` is what was to be
-    written, or what could not be understood; None when it was only read.
+    `path` is absolute below the cgroup root, as the caller named it. `value` is the
+    text that was to be written, or that could not be understood; None for a read that
+    failed. `errno` is the kernel's, or the nearest one if no system call was made.
     """
 
     def __init__(

@@ -1,6 +1,8 @@
-"""A log that requests write to: as many lines as a reader can use, and no more.
+"""Limits the rate of log lines that requests cause.
 
-Whoever may make pods may make them wrong, again and again; that must not fill a disk.
+A user who may create pods may create invalid ones as fast as the API server lets them,
+and each may cause a warning. The limit keeps that from filling the node's disk: a burst
+of 20 lines, then one per second, and a count of those left out.
 """
 
 from __future__ import annotations
@@ -12,15 +14,15 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
 
-# Lines at once, and after that lines per second.
+# How many lines may come at once, and how many per second after that.
 BURST = 20
 PER_SECOND = 1.0
 
 
 class LimitedLog:
-    """Logs a burst of lines, then some per second, and the number of those left out.
+    """A token bucket in front of a logger.
 
-    For one thread: two at once may miscount the lines left out.
+    Not locked: two threads that log at the same time may miscount the lines left out.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class LimitedLog:
     def log(
         self, level: int, line: str, *args: object, exc_info: Exception | None = None
     ) -> None:
-        """Log a line, or count it."""
+        """Log a line, or count it as left out."""
         now = self._clock()
         self._allowed = min(BURST, self._allowed + (now - self._last) * PER_SECOND)
         self._last = now

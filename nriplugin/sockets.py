@@ -1,8 +1,11 @@
-"""Addresses of sockets as kubelet writes them, and the place of the one we serve.
+"""Unix sockets: reading their addresses, and serving at one of them.
 
-An address is a URL, as kubelet reads it: `%41` in it is the letter A of the file's
-name. Inside the package a socket is named by the path of its file, and gRPC, which
-decodes what it is given once more, gets an address only from `target_of`.
+An address is a URL, as in kubelet's configuration: `%41` in it stands for the letter A
+in the file's name. Inside the package a socket is named by the path of its file. gRPC
+decodes `%` once more, so it gets addresses only from `target_of`.
+
+To serve at a path, a process holds the lock beside it (`claimed`) for as long as it
+serves, and makes the socket with the wanted permissions from the start (`bind`).
 """
 
 from __future__ import annotations
@@ -25,11 +28,10 @@ if TYPE_CHECKING:
 
 SCHEME = "unix://"
 
-# What fits into a socket address, less the zero at its end.
+# struct sockaddr_un has 108 bytes for the path, with a zero at the end.
 MAX_BYTES = 107
 
-# What a URL takes for something else than a part of its path, and a `%` that encodes
-# nothing.
+# Characters that end the path of a URL, and a `%` without two hexadecimal digits.
 _NOT_A_PATH = re.compile(r"[?#]|%(?![0-9A-Fa-f]{2})")
 
 
@@ -37,7 +39,7 @@ def parse_address(option: str, text: str) -> str:
     """Return the path in an address such as unix:///run/containerd/containerd.sock.
 
     Raises:
-        ConfigError: anything else.
+        ConfigError: the text is not such an address, or the path cannot be used.
     """
     encoded = text.removeprefix(SCHEME)
     if encoded == text or encoded[:1] != "/" or encoded[-1:] == "/":
@@ -46,7 +48,7 @@ def parse_address(option: str, text: str) -> str:
         expected = "%3F for ?, %23 for # and %25 for %"
         raise ConfigError(f"{option}: {text!r}, expected {expected}")
     path = unquote_to_bytes(os.fsencode(encoded))
-    # A zero ends a path, and gRPC takes a comma for the end of an address.
+    # A zero byte ends a path for the kernel, and a comma ends an address for gRPC.
     if b"\0" in path or b"," in path:
         raise ConfigError(f"{option}: {text!r}, expected no zero byte and no comma")
     if len(path) > MAX_BYTES:
@@ -55,7 +57,7 @@ def parse_address(option: str, text: str) -> str:
 
 
 def target_of(path: str) -> str:
-    """Return what gRPC calls the socket at a path."""
+    """Return the address of the socket at a path, as gRPC wants it."""
     return f"unix:{quote(os.fsencode(path))}"
 
 
@@ -63,7 +65,7 @@ def parse_mode(option: str, text: str) -> int:
     """Return permissions given in octal.
 
     Raises:
-        ConfigError: anything else, or what would let nobody in.
+        ConfigError: the text is not octal, or the owner could not read and write.
     """
     try:
         mode = int(text, 8)
@@ -76,17 +78,17 @@ def parse_mode(option: str, text: str) -> int:
 
 @contextmanager
 def claimed(option: str, path: str) -> Iterator[None]:
-    """Have the right to make a socket at a path; take away a dead one that is there.
+    """Hold the right to make a socket at a path; remove a socket that nobody serves.
 
-    gRPC would take away a living one as well, and its server would never hear of it.
-    So a process of ours holds a lock on a file beside the socket for as long as it
-    serves, and the kernel ends the lock with the process. The file itself stays: if it
-    were removed, a process that has just opened it could lock a file that the next one
-    does not find.
+    gRPC removes any socket at the path before it makes its own, even one that another
+    server is using. So each process of nriplugin locks a file beside the socket for as
+    long as it serves; the kernel ends the lock with the process. The lock file is never
+    removed: otherwise one process could hold the lock on a removed file while the next
+    one locks a new file of the same name.
 
     Raises:
-        ConfigError: another process serves it, something else is there, or no
-            directory.
+        ConfigError: another process serves the socket, the path is not a socket, or its
+            directory does not exist.
     """
     lock = _lock(option, path)
     try:
@@ -99,12 +101,13 @@ def claimed(option: str, path: str) -> Iterator[None]:
 def bind(server: grpc.Server, option: str, path: str, mode: int) -> None:
     """Make the socket of a server with these permissions.
 
-    Clients can connect from then on, and are answered once the server is started.
+    From then on clients can connect; they are answered once the server is started.
 
     Raises:
-        ConfigError: no socket can be made there.
+        ConfigError: no socket can be made at the path.
     """
-    # gRPC makes the socket, and there must be no moment at which it is open to all.
+    # gRPC makes the socket file itself. With the umask the file has its permissions
+    # from the first moment; a chmod afterwards would come too late.
     before = os.umask(0o777 & ~mode)
     try:
         server.add_insecure_port(target_of(path))
@@ -117,7 +120,7 @@ def bind(server: grpc.Server, option: str, path: str, mode: int) -> None:
 
 
 def _lock(option: str, path: str) -> int:
-    """Lock the file beside a socket; return its descriptor, which holds the lock."""
+    """Lock the file beside a socket; return the descriptor that holds the lock."""
     if not os.path.isdir(os.path.dirname(path)):
         raise ConfigError(f"{option}: {path}, expected a directory that is there")
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -136,7 +139,7 @@ def _lock(option: str, path: str) -> int:
 
 
 def _make_room(option: str, path: str) -> None:
-    """Take away the socket that a dead process has left."""
+    """Remove the socket that a dead process has left behind."""
     try:
         kind = stat.S_IFMT(os.lstat(path).st_mode)
         if kind != stat.S_IFSOCK:
@@ -158,7 +161,7 @@ def _taken(option: str, path: str) -> ConfigError:
 
 def _answers(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        # A server whose queue is full would have us wait.
+        # A blocking connect would wait for a server whose queue is full.
         probe.setblocking(False)
         try:
             probe.connect(path)

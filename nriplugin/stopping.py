@@ -1,9 +1,9 @@
-"""Ends a command on SIGTERM or SIGINT, from within a signal handler.
+"""Stops a command on SIGTERM or SIGINT: a flag that a signal handler may set.
 
-Python runs a signal handler on the main thread, between any two steps of whatever that
-thread does. If it is inside `threading.Event.wait`, it may hold the event's lock, and
-`Event.set` in the handler would wait for that lock for ever. `SimpleQueue.put` has no
-such lock: it is made to interrupt itself.
+Python runs a signal handler on the main thread, between any two instructions of the
+code that it interrupts. If that code is inside `threading.Event.wait`, it may hold the
+event's lock, and `Event.set` in the handler would wait for that lock for ever. So the
+flag is built on `SimpleQueue`, whose `put` is documented to be reentrant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StopFlag:
         self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def set(self) -> None:
-        """Wake the waiting thread for good; from any thread or signal handler."""
+        """Set the flag; any thread may do so, and any signal handler."""
         self._is_set = True
         self._wakes.put(None)
 
@@ -36,7 +36,7 @@ class StopFlag:
         return self._is_set
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until the flag is set, or for so long; whether it is set."""
+        """Block until the flag is set or time is over; return whether it is set."""
         if not self._is_set:
             with suppress(Empty):
                 self._wakes.get(timeout=timeout_s)
@@ -45,10 +45,10 @@ class StopFlag:
 
 @contextmanager
 def stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on the first SIGTERM or SIGINT; the second ends the process at once.
+    """Call `stop` on the first SIGTERM or SIGINT; the second kills the process.
 
-    Outside of the main thread, which alone may install handlers, nothing is done: the
-    caller's main thread has handlers of its own.
+    On another thread than the main thread this does nothing, because only the main
+    thread may install signal handlers; the program then handles signals there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

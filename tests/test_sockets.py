@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_an_address_is_kubelets() -> None:
-    """unix:// and an absolute path."""
+    """An address is unix:// and an absolute path."""
     assert parse_address("--listen", "unix:///run/a/b.sock") == "/run/a/b.sock"
 
 
@@ -23,13 +23,13 @@ def test_an_address_is_kubelets() -> None:
     ["", "/run/a.sock", "unix://run/a.sock", "unix:///run/", "tcp://h:1", "unix:/a"],
 )
 def test_anything_else_is_refused(text: str) -> None:
-    """The error names option and value."""
+    """The error names the option and the value."""
     with pytest.raises(ConfigError, match=r"^--listen: '.*', expected unix:///path"):
         parse_address("--listen", text)
 
 
 def test_an_address_is_a_url() -> None:
-    """What is encoded in it is decoded, once; bytes that are no text stay bytes."""
+    """Percent encoding is decoded once; bytes that are not UTF-8 are kept."""
     for text, path in (
         ("unix:///run/a%41.sock", b"/run/aA.sock"),
         ("unix:///run/a%2541.sock", b"/run/a%41.sock"),
@@ -52,7 +52,7 @@ def test_an_address_is_a_url() -> None:
     ],
 )
 def test_a_url_that_names_no_file(name: str, expected: str) -> None:
-    """kubelet, gRPC and we would each take it for another one."""
+    """kubelet, gRPC and nriplugin would each read it differently."""
     with pytest.raises(
         ConfigError, match=f"^--listen: 'unix:.*', expected .*{expected}"
     ):
@@ -60,19 +60,19 @@ def test_a_url_that_names_no_file(name: str, expected: str) -> None:
 
 
 def test_grpc_gets_the_path_in_its_own_writing() -> None:
-    """It decodes, too."""
+    """gRPC decodes percent encoding, so the path is encoded for it."""
     assert target_of("/run/a.sock") == "unix:/run/a.sock"
     assert target_of("/run/a%41 \udcff.sock") == "unix:/run/a%2541%20%FF.sock"
 
 
 def test_a_path_that_no_socket_can_have() -> None:
-    """The kernel's limit, said in bytes."""
+    """The kernel's limit is 107 bytes."""
     with pytest.raises(ConfigError, match="expected at most 107 bytes"):
         parse_address("--listen", f"unix:///{'ü' * 54}")
 
 
 def test_modes_are_octal() -> None:
-    """And let at least their owner in."""
+    """The owner must be able to read and write."""
     assert parse_mode("--socket-mode", "0660") == 0o660
     for text in ("", "rw", "0999", "0400", "0", "1777", "-600"):
         with pytest.raises(ConfigError, match=r"^--socket-mode: '.*', expected octal"):
@@ -80,7 +80,7 @@ def test_modes_are_octal() -> None:
 
 
 def test_a_dead_socket_is_taken_away(tmp_path: Path) -> None:
-    """It is what a killed proxy leaves behind."""
+    """A killed proxy leaves its socket behind."""
     path = tmp_path / "x.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -89,7 +89,9 @@ def test_a_dead_socket_is_taken_away(tmp_path: Path) -> None:
 
 
 def test_one_claim_at_a_time(tmp_path: Path) -> None:
-    """Before there is a socket; and it is free when the first one is done."""
+    """The lock is held before there is a socket, and until the first process is
+    done.
+    """
     path = str(tmp_path / "x.sock")
     with (
         claimed("--listen", path),
@@ -102,7 +104,7 @@ def test_one_claim_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
-    """It may lead to a file that is not ours to make."""
+    """A link could make the process create a file elsewhere."""
     (tmp_path / "x.sock.lock").symlink_to(tmp_path / "elsewhere")
     with (
         pytest.raises(ConfigError, match=r"^--listen: .*/x\.sock\.lock: Too many"),
@@ -113,7 +115,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
 
 
 def test_a_living_socket_is_left_alone(tmp_path: Path) -> None:
-    """Also one whose server is too busy to answer."""
+    """A socket whose server is too busy to answer is in use as well."""
     path = tmp_path / "x.sock"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -135,7 +137,7 @@ def test_a_living_socket_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_file_is_left_alone(tmp_path: Path) -> None:
-    """Whatever it is, it is not ours; nor is what a link leads to."""
+    """A file, or what a link leads to, is never removed."""
     path = tmp_path / "x.sock"
     path.write_text("precious")
     link = tmp_path / "link.sock"
@@ -150,7 +152,7 @@ def test_a_file_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_directory_has_to_be_there(tmp_path: Path) -> None:
-    """We do not make one."""
+    """The directory of the socket is not created."""
     (tmp_path / "file").touch()
     for place in ("no", "file"):
         with (

@@ -1,4 +1,9 @@
-"""`nriplugin cgroup`: look at the node's kube cgroups, and change them, by type."""
+"""`nriplugin cgroup`: shows and changes values in the cgroups of the node's pods.
+
+A value is named by its resource type, such as `cpu.cfs_quota_us`, on cgroup v1 and v2
+alike; the registry of types knows the file and the format. `tree` shows the main values
+of all pods, `get` one type, and `set` is in cgroup_set.py.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from nriplugin.cgroup.locate.walk import find, walk
 from nriplugin.cgroup.types.formats import UNLIMITED
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.labels import cgroup_label
 from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.errors import CgroupError, ConfigError
 
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.registry import Resource
     from nriplugin.cgroup.types.tree import Tree
 
-# What `tree` shows; those that this version does not have are left out.
+# The columns of `tree`; a type that this node's cgroup version lacks has no column.
 SHOWN = (
     Type.CPU_SHARES,
     Type.CPU_WEIGHT,
@@ -32,8 +38,6 @@ SHOWN = (
     Type.MEMORY_USAGE,
     Type.PIDS_CURRENT,
 )
-# Of a container's ID: as much as other tools show.
-SHORT_ID = 13
 
 WHERE = "a cgroup such as /kubepods/burstable, a pod UID or a container ID"
 
@@ -57,15 +61,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     change.add_argument("type", metavar="TYPE", help="such as memory.high")
     change.add_argument("where", metavar="WHERE", help=WHERE)
     change.add_argument(
-        "value", metavar="VALUE", help="a number, max for none, or 512Mi for memory"
+        "value", metavar="VALUE", help="a number, `max` for no limit, or such as 512Mi"
     )
     change.add_argument(
-        "--dry-run", action="store_true", help="say what would be written"
+        "--dry-run", action="store_true", help="print the change, write nothing"
     )
     change.add_argument(
         "--state-dir",
         metavar="DIR",
-        help="where the old value is kept for `nriplugin restore`",
+        help="directory of the journal, which keeps the old value for "
+        "`nriplugin restore` (default: $NRIPLUGIN_STATE_DIR, or /var/lib/nriplugin)",
     )
     change.set_defaults(what=_set)
     for command in (tree, get, change):
@@ -73,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do one of the three."""
+    """Run tree, get or set."""
     return int(args.what(args))
 
 
@@ -91,7 +96,8 @@ def _tree(args: argparse.Namespace) -> int:
         return 0
     table = [["CGROUP", *(str(one.type).upper() for one in resources)]]
     for found, values in rows:
-        table.append([_label(found), *(shown(value) for value in values.values())])
+        label = "  " * found.depth + cgroup_label(found.cgroup)
+        table.append([label, *(shown(value) for value in values.values())])
     print_table(table)
     return 0
 
@@ -123,14 +129,14 @@ def _get(args: argparse.Namespace) -> int:
 
 
 def _set(args: argparse.Namespace) -> int:
-    # Late: the journal's database is only for those who write.
+    # Late: only `set` needs the journal and its database.
     from nriplugin.cli.cgroup_set import set_value
 
     return set_value(args)
 
 
 def resource_named(tree: Tree, name: str) -> Resource:
-    """Find a type by its name, or by that of a file that is no other's.
+    """Find a type by its name, or by a file name that belongs to one type only.
 
     Raises:
         ConfigError: this version has no such type.
@@ -152,7 +158,7 @@ def cgroup_named(tree: Tree, node: DetectedNode, where: str) -> str:
     """Find the cgroup that a path, a pod UID or a container ID names.
 
     Raises:
-        ConfigError: there is none, or more than one.
+        ConfigError: no cgroup has this name, or several have.
     """
     if where.startswith("/"):
         return where.rstrip("/") or "/"
@@ -167,10 +173,10 @@ def cgroup_named(tree: Tree, node: DetectedNode, where: str) -> str:
 
 
 def check_support(tree: Tree, resource: Resource, cgroup: str) -> None:
-    """Refuse what this node does not have.
+    """Check that a cgroup has the file of a type.
 
     Raises:
-        ConfigError: with what it would need.
+        ConfigError: it does not; the text says what the node would need.
     """
     support = tree.supported(resource.type, cgroup)
     if not support:
@@ -179,14 +185,14 @@ def check_support(tree: Tree, resource: Resource, cgroup: str) -> None:
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 # by type, as Tree.get
-    """Return a value as JSON has it."""
+    """Return a value of a resource as JSON can hold it."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return list(value) if isinstance(value, tuple) else value
 
 
 def shown(value: Any) -> str:  # noqa: ANN401 # by type, as Tree.get
-    """Return a value as people read it."""
+    """Return a value as text for people: `-` for none, `max` for no limit."""
     if value is None or value == "":
         return "-"
     if value == UNLIMITED and isinstance(value, int):
@@ -195,7 +201,7 @@ def shown(value: Any) -> str:  # noqa: ANN401 # by type, as Tree.get
 
 
 def _value(tree: Tree, resource: Resource, cgroup: str) -> Any:  # noqa: ANN401
-    """Return a value, or None if there is none to be had."""
+    """Return a value as JSON can hold it, or None if it cannot be read."""
     try:
         return plain(tree.get(resource.type, cgroup))
     except CgroupError:
@@ -222,17 +228,3 @@ def _described(found: Found) -> dict[str, Any]:
         "conmon": place.conmon,
         "inner": "/".join(place.inner) or None,
     }
-
-
-def _label(found: Found) -> str:
-    place = found.place
-    if place.inner:
-        name = place.inner[-1]
-    elif place.container_id is not None:
-        who = "conmon of" if place.conmon else "container"
-        name = f"{who} {place.container_id[:SHORT_ID]}"
-    elif place.pod_uid is not None:
-        name = f"pod {place.pod_uid}"
-    else:
-        name = place.qos_class or found.cgroup
-    return "  " * found.depth + name

@@ -1,13 +1,17 @@
-"""`nriplugin cgroup set`: one value, journalled, written and read back."""
+"""`nriplugin cgroup set`: writes one value of one cgroup below kubepods.
+
+The value is checked first, the original is journalled, so that `nriplugin restore` can
+undo the change, and the file is read again after the write. Shares and weights are
+converted to the one that this node's cgroup version has.
+"""
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from errno import EIO
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR, Journal
+from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.types.registry import Registry, Type
 from nriplugin.cgroup.types.tree import Tree
@@ -24,18 +28,18 @@ from nriplugin.cli.detect import node_of
 from nriplugin.cli.printing import print_error, print_line
 from nriplugin.convert.curves import AUTO, curve_named, shares_of, weight_of
 from nriplugin.errors import CgroupError, ConfigError
+from nriplugin.node.state_directory import state_directory
 
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.registry import Resource
 
 ORIGIN = "nriplugin cgroup set"
 
 
 def set_value(args: argparse.Namespace) -> int:
-    """Set and print; nothing is written unless all of it makes sense."""
+    """Write the value and print old and new; a mistake is raised before any write."""
     node = node_of(args)
     with ExitStack() as opened:
         files = opened.enter_context(node.open_files())
@@ -55,9 +59,10 @@ def set_value(args: argparse.Namespace) -> int:
             now = before.strip()
             print_line(f"would write {content!r} to {path}, which is {now!r}")
             return 0
-        journal = _journal(node, args.state_dir)
-        if journal is not None:
-            opened.enter_context(journal)
+        directory = state_directory(node, args.state_dir)
+        journal = None
+        if directory is not None:
+            journal = opened.enter_context(Journal(directory))
         executor = Executor(tree, journal=journal, writer=node.writer())
         update = Update(resource.type, cgroup, value, origin=ORIGIN)
         outcome = executor.update(update, cacheable=False)
@@ -75,7 +80,7 @@ def set_value(args: argparse.Namespace) -> int:
 
 
 def _check_text(where: str) -> None:
-    """Refuse the name of a cgroup that the journal cannot hold, and so not put back."""
+    """Refuse a name that is not UTF-8: the journal could not hold it."""
     try:
         where.encode()
     except UnicodeEncodeError as exc:
@@ -83,10 +88,12 @@ def _check_text(where: str) -> None:
 
 
 def wanted(tree: Tree, name: str, given: str) -> tuple[Resource, str]:
-    """Return what to set, in the numbers of this node's version.
+    """Return the resource to set and its value, for this node's cgroup version.
+
+    cpu.shares become cpu.weight on cgroup v2, and the other way round on v1.
 
     Raises:
-        ConfigError: no such type, or shares or a weight that are none.
+        ConfigError: there is no such type, or the value is not one of that type.
     """
     curve = curve_named(AUTO)
     if name == Type.CPU_SHARES and tree.version == 2:
@@ -111,9 +118,3 @@ def _bytes(given: str) -> str:
     from nriplugin.kube.quantity import value
 
     return str(value(given, "VALUE"))
-
-
-def _journal(node: DetectedNode, state_dir: str | None) -> Journal | None:
-    if node.plain and state_dir is None:
-        return None  # a copy, which has no place in the node's own journal
-    return Journal(state_dir or os.environ.get(ENV_STATE_DIR) or STATE_DIR)

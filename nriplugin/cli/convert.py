@@ -1,4 +1,9 @@
-"""`nriplugin convert`: OCI resources to cgroup v2 files, or back."""
+"""`nriplugin convert`: converts OCI resources to cgroup v2 files, or back.
+
+The input is JSON, as in a container's config.json, or numbers in options. This command
+converts and nothing more: handlers, annotations and the configuration have no part in
+it. `nriplugin explain` shows what a pod really gets.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         nargs="?",
         metavar="FILE",
-        help="OCI linux.resources as JSON, or a config.json; - or nothing is stdin, "
-        "unless options give the numbers",
+        help="OCI linux.resources as JSON, or a whole config.json (default: standard "
+        "input, unless options give the numbers; - is standard input)",
     )
     for option in NUMBERS:
         parser.add_argument(f"--{option}", metavar="N")
@@ -56,14 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--curve",
         choices=[AUTO, *Curve, "all"],
-        help="shares to weight; auto is quadratic where there is no node to ask "
-        "(default: all for the table, auto with --json and --reverse)",
+        help="the curve from cpu shares to cpu.weight; `auto` is quadratic here "
+        "(default: all in the table, auto with --json and --reverse)",
     )
     parser.add_argument("--bfq", action="store_true", help="the node has io.bfq.weight")
     parser.add_argument(
         "--reverse",
         action="store_true",
-        help='read files, {"cpu.weight": "39"}, and print the v1-style numbers',
+        help='read cgroup v2 files, such as {"cpu.weight": "39"}, and print the '
+        "v1-style numbers",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
 

@@ -1,4 +1,8 @@
-"""`nriplugin detect`: what this node's cgroups are, and how we know."""
+"""`nriplugin detect`: this node's cgroup version and driver, with the evidence.
+
+Also the options --host-root and --cgroup-root, and the node that they name, for every
+other command that looks at a node.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, detect_node
 from nriplugin.cgroup.types.registry import Type
-from nriplugin.cli.printing import print_json, print_line
+from nriplugin.cli.printing import print_json, print_table
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
 
-LABEL_WIDTH = 17
-
-# What depends on the kernel rather than on the version of cgroups.
+# Types that depend on the kernel, not only on the cgroup version.
 FEATURES = (
     Type.CPU_BURST,
     Type.CPU_IDLE,
@@ -41,16 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_node_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where the node's files are; for every command that looks at them."""
+    """Declare the options that say where the node's files are."""
     parser.add_argument(
         "--host-root",
         metavar="DIR",
-        help=f"where the node's own / is mounted (default: ${ENV_HOST_ROOT} or /)",
+        help=f"where the node's / is mounted (default: ${ENV_HOST_ROOT}, or /)",
     )
     parser.add_argument(
         "--cgroup-root",
         metavar="DIR",
-        help="a tree of cgroups to use instead of sys/fs/cgroup; may be plain files",
+        help="cgroups to use instead of /sys/fs/cgroup; may be a directory of ordinary "
+        "files, such as a copy",
     )
 
 
@@ -65,12 +69,12 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print_json(facts, indent=2)
     else:
-        _print(facts)
+        print_table(_rows(facts))
     return 0
 
 
 def describe(node: DetectedNode) -> dict[str, Any]:
-    """Return everything that was detected, as JSON has it."""
+    """Return everything that was detected, as JSON can hold it."""
     version, driver = node.version, node.driver
     facts: dict[str, Any] = {
         "version": version.number,
@@ -107,7 +111,10 @@ def describe(node: DetectedNode) -> dict[str, Any]:
 
 
 def _some_cgroup(tree: Tree, kubepods: str) -> str | None:
-    """Return a cgroup to look for files in; the root itself lacks most of them."""
+    """Return a cgroup in which to look for files: kubepods, else any other.
+
+    The root cgroup will not do, because it lacks most files.
+    """
     try:
         tree.children(kubepods)
     except CgroupError:
@@ -119,28 +126,25 @@ def _some_cgroup(tree: Tree, kubepods: str) -> str | None:
     return kubepods
 
 
-def _print(facts: dict[str, Any]) -> None:
+def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return what people read: a label and a text for each fact."""
     hybrid = " (hybrid)" if facts["hybrid"] else ""
-    _line("cgroup version", f"{facts['version']}{hybrid}: {facts['version_evidence']}")
+    yield "cgroup version", f"{facts['version']}{hybrid}: {facts['version_evidence']}"
     if facts["hybrid"]:
-        _line("hybrid", facts["hybrid"])
-    _line("cgroup root", facts["cgroup_root"])
-    _line("controllers", " ".join(facts["controllers"]) or "none found")
-    _line("driver", facts["driver"])
+        yield "hybrid", facts["hybrid"]
+    yield "cgroup root", facts["cgroup_root"]
+    yield "controllers", " ".join(facts["controllers"]) or "none found"
+    yield "driver", facts["driver"]
     for rung in facts["rungs"]:
         answer = f"{rung['evidence']}" if rung["driver"] else f"- {rung['evidence']}"
-        _line(f"  {rung['name']}", answer)
+        yield f"  {rung['name']}", answer
     root = facts["kubelet_cgroup_root"]
-    _line("kubelet's root", f"{root} ({facts['kubelet_cgroup_root_evidence']})")
-    _line("kubepods", facts["kubepods"])
-    _line("kernel", facts["kernel"])
+    yield "kubelet's root", f"{root} ({facts['kubelet_cgroup_root_evidence']})"
+    yield "kubepods", facts["kubepods"]
+    yield "kernel", facts["kernel"]
     if facts["problem"]:
-        _line("problem", facts["problem"])
+        yield "problem", facts["problem"]
     elif facts["looked_at"] is None:
-        _line("features", "no cgroup to look at")
+        yield "features", "no cgroup to look at"
     for kind, support in facts["features"].items():
-        _line(kind, "yes" if support["supported"] else f"no: {support['reason']}")
-
-
-def _line(label: str, text: str) -> None:
-    print_line(f"{label.ljust(LABEL_WIDTH)} {text}")
+        yield kind, "yes" if support["supported"] else f"no: {support['reason']}"

@@ -1,6 +1,7 @@
-"""`nriplugin explain`: what becomes of the resources in a manifest, without a node.
+"""`nriplugin explain`: which cgroup v2 files the pods of a manifest would get, and why.
 
-As `run` would have it on the node that the options describe.
+It needs no node: the options describe one. The decision itself is made by the same
+engine as in `nriplugin run`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.paths import Driver
-from nriplugin.cli.printing import print_json, print_line
+from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.convert.curves import AUTO, Curve, curve_named
 from nriplugin.engine.decision import EXACT, RESOURCES, HandlerFailed
 from nriplugin.engine.settings import DEFAULT_CONFIG
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     )
     from nriplugin.kube.manifests import Manifests
 
-LABEL_WIDTH = 15
-FILE_WIDTH = 29
+# The least widths of a label and of `file = value`: most containers then line up.
+LABEL_WIDTHS = (14,)
+FILE_WIDTHS = (28,)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,15 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--curve",
         choices=[AUTO, *Curve],
-        help="from shares to cpu.weight (default: the configuration's; auto is "
-        f"{curve_named(AUTO)} here)",
+        help="the curve from cpu shares to cpu.weight (default: the one in the "
+        f"configuration; `auto` is {curve_named(AUTO)} here)",
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file, YAML")
     parser.add_argument(
         "--node-memory",
         metavar="QUANTITY",
-        help="the node's memory, such as 64Gi: for containers without a limit, and for "
-        "memory requests as the plugin sees them, which is by their oom_score_adj",
+        help="the node's memory, such as 64Gi; needed for containers without a memory "
+        "limit, and to estimate memory requests from oom_score_adj as `run` does",
     )
     parser.add_argument(
         "--driver",
@@ -68,20 +70,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--oci-runtime",
         choices=["runc", "crun"],
-        help="what starts containers on the node (default: by the pod's "
-        "runtimeClassName; crun, which takes less, for a pod without)",
+        help="the OCI runtime of the node (default: by the pod's runtimeClassName; "
+        "without one crun, which accepts fewer combinations)",
     )
     parser.add_argument(
         "--read-only",
         action="store_true",
-        help="as with `run --read-only`, or where it may not write to cgroups: what "
-        "only the executor can write is left alone (default: it may write)",
+        help="assume that nriplugin may not write to cgroups itself, as with "
+        "`run --read-only`; values that need such a write are left out",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list of pods")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Explain every pod of every file; nothing is printed if one of them is wrong."""
+    """Explain every pod of every file; nothing is printed if a file has a mistake."""
     config = DEFAULT_CONFIG
     if args.config is not None:
         from nriplugin.config import read_config
@@ -114,7 +116,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _facts(args: argparse.Namespace) -> NodeFacts:
-    """Return the node that is assumed."""
+    """Return the facts of the node that the options describe."""
     memory = None
     if args.node_memory is not None:
         memory = value(args.node_memory, "--node-memory")
@@ -147,10 +149,12 @@ def _read(path: str) -> Manifests:
 def _print_pod(pod: ExplainedPod) -> None:
     name = pod.name if pod.namespace is None else f"{pod.namespace}/{pod.name}"
     print_line(f"{pod.kind} {name}")
-    _print_line(2, "QoS class", pod.qos_class)
-    _print_line(2, "curve", f"{pod.curve} ({pod.curve_evidence})")
-    for driver, path in pod.cgroups.items():
-        _print_line(2, driver, path)
+    facts = [
+        ("QoS class", pod.qos_class),
+        ("curve", f"{pod.curve} ({pod.curve_evidence})"),
+        *pod.cgroups.items(),
+    ]
+    print_table(facts, widths=LABEL_WIDTHS, indent=2)
     for container in pod.containers:
         _print_container(container)
     print_line()
@@ -162,20 +166,18 @@ def _print_container(container: ExplainedContainer) -> None:
     requests = _joined(container.requests)
     if container.defaulted:
         requests += f" ({', '.join(container.defaulted)} from limits)"
-    _print_line(4, "requests", requests)
-    _print_line(4, "limits", _joined(container.limits))
-    _print_line(4, "kubelet sends", _joined(container.sent))
+    facts = [
+        ("requests", requests),
+        ("limits", _joined(container.limits)),
+        ("kubelet sends", _joined(container.sent)),
+    ]
     if container.settings:
-        _print_line(4, "settings of", container.settings)
-    for file in container.files:
-        setting = f"{file.file} = {file.value}".ljust(FILE_WIDTH)
-        print_line(f"    {setting} {_reason(file)}")
-    for write in container.writes:
-        setting = f"{write.file} = {write.value}".ljust(FILE_WIDTH)
-        print_line(
-            f"    {setting} {write.handler}: written to the {write.level}'s cgroup "
-            f"{write.when} the runtime's; {write.rule}; {write.source}{_sure(write)}"
-        )
+        facts.append(("settings of", container.settings))
+    print_table(facts, widths=LABEL_WIDTHS, indent=4)
+    values = [(f"{f.file} = {f.value}", _reason(f)) for f in container.files]
+    values += [(f"{w.file} = {w.value}", _written(w)) for w in container.writes]
+    if values:
+        print_table(values, widths=FILE_WIDTHS, indent=4)
     for field in container.cleared:
         print_line(f'    {field} cleared: sent as 0, which is "not given"')
     for left in container.left:
@@ -199,13 +201,16 @@ def _reason(file: ExplainedFile) -> str:
     return f"{file.handler}: {file.rule}; {file.source}{_sure(file)}"
 
 
+def _written(write: ExplainedWrite) -> str:
+    return (
+        f"{write.handler}: written to the {write.level}'s cgroup {write.when} the "
+        f"runtime's; {write.rule}; {write.source}{_sure(write)}"
+    )
+
+
 def _sure(one: ExplainedFile | ExplainedWrite) -> str:
     return "" if one.confidence == EXACT else f" ({one.confidence})"
 
 
 def _joined(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"
-
-
-def _print_line(indent: int, label: str, text: str) -> None:
-    print_line(f"{' ' * indent}{label.ljust(LABEL_WIDTH)} {text}")

@@ -1,7 +1,8 @@
-"""`nriplugin hook`: the OCI hook, and its file in hooks.d.
+"""`nriplugin hook`: the options of the OCI hook, and `install` and `uninstall`.
 
-As a hook it answers with its exit code, on which a container's start depends: whatever
-goes wrong is one line on standard error and, unless it is to fail, 0.
+When an OCI runtime starts the hook, cli/hook_run.py reads its few options without this
+module. This parser is for the help text, for the two actions, and for command lines
+that hook_run.py does not understand.
 """
 
 from __future__ import annotations
@@ -9,27 +10,22 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments
-from nriplugin.cli.printing import print_error, print_line
-from nriplugin.engine.settings import DEFAULT_CONFIG
-from nriplugin.errors import ConfigError, NRIPluginError, RequestFails
+from nriplugin.cli.printing import print_line
+from nriplugin.errors import ConfigError
 from nriplugin.policy import FailurePolicy
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-STDIN = 0
-
 DESCRIPTION = """\
-Without an ACTION this is an OCI hook for the stage createRuntime. It reads the
-container's state (JSON) from standard input and config.json from the bundle that the
-state names, decides as `nriplugin run` would, and writes the files to the container's
-cgroup, before its process starts. Nothing is printed if all went well.
+Without an ACTION, nriplugin runs as an OCI hook for the stage createRuntime. It reads
+the container's state (JSON) from standard input and config.json from the bundle that
+the state names, decides as `nriplugin run` would, and writes the values to the
+container's cgroup before the container's process starts. If all goes well, nothing is
+printed.
 
-exit code: 0, also when something went wrong, which is then one line on standard error;
-1 if it went wrong and the failure policy is `fail`, which stops the container.
+A failure is one line on standard error. The exit code is 0 all the same, so that the
+container starts; it is 1 if the failure policy is `fail`, and the container does not
+start.
 """
 
 
@@ -42,14 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--failure-policy",
         choices=[policy.value for policy in FailurePolicy],
-        help="in place of every failurePolicy in the configuration, and where there is "
-        "no configuration, or a broken one (default: ignore)",
+        help="replaces every failurePolicy in the configuration; also holds if the "
+        "configuration cannot be read (default: ignore)",
     )
     parser.add_argument(
         "--state-dir",
         metavar="DIR",
-        help="where the journal of original values is "
-        "(default: $NRIPLUGIN_STATE_DIR, or /var/lib/nriplugin)",
+        help="directory of the journal, which keeps original values for "
+        "`nriplugin restore` (default: $NRIPLUGIN_STATE_DIR, or /var/lib/nriplugin)",
     )
     add_node_arguments(parser)
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
@@ -73,12 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Be a hook, or install or remove it."""
+    """Run as the hook, or install or remove its file."""
     return int(args.action(args))
 
 
 def _add_install(parser: argparse.ArgumentParser) -> None:
-    # What a hook takes, too, has no default here: given before `install` it counts.
+    # The hook has the same options, and they may stand before `install` as well. With
+    # a default here, argparse would overwrite what was given there.
     parser.set_defaults(action=_install)
     _add_file(parser)
     parser.add_argument(
@@ -91,29 +88,31 @@ def _add_install(parser: argparse.ArgumentParser) -> None:
         "--failure-policy",
         choices=[policy.value for policy in FailurePolicy],
         default=argparse.SUPPRESS,
-        help="as of the hook itself",
+        help="passed to the hook",
     )
     parser.add_argument(
         "--state-dir",
         metavar="DIR",
         default=argparse.SUPPRESS,
-        help="as of the hook itself",
+        help="passed to the hook",
     )
     parser.add_argument(
         "--stage",
         default="createRuntime",
-        help="when it runs: createRuntime (default), prestart or poststart",
+        help="when the hook runs: createRuntime (default), prestart or poststart",
     )
     parser.add_argument(
         "--annotation",
         metavar="KEY=REGEX",
         action="append",
         default=[],
-        help="only for pods with this annotation; may be given several times, and all "
-        "have to match (default: every container)",
+        help="run the hook only for containers of pods with this annotation; given "
+        "several times, all have to match (default: run for every container)",
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace a file that is not ours"
+        "--force",
+        action="store_true",
+        help="replace a file that nriplugin did not write",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the file, write nothing"
@@ -125,63 +124,23 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
         "--hooks-dir",
         metavar="DIR",
         default="/etc/containers/oci/hooks.d",
-        help="one of the runtime's hooks_dir (default: /etc/containers/oci/hooks.d)",
+        help="one of the directories in the runtime's setting hooks_dir "
+        "(default: /etc/containers/oci/hooks.d)",
     )
     parser.add_argument(
         "--name",
         metavar="FILE",
         default="90-nriplugin.json",
-        help="name of the file, which decides the order (default: 90-nriplugin.json)",
+        help="name of the file; hooks run in the order of their files' names "
+        "(default: 90-nriplugin.json)",
     )
 
 
 def _hook(args: argparse.Namespace) -> int:
-    # Late, as everything that only one of the actions needs.
-    from nriplugin.doors.hook import deadline
+    from nriplugin.cli.hook_run import run
+    from nriplugin.doors.hook.run import HookOptions
 
-    policy = FailurePolicy(args.failure_policy or FailurePolicy.IGNORE)
-    try:
-        with deadline.limit(deadline.SECONDS):
-            config = DEFAULT_CONFIG
-            if args.config is not None:
-                from nriplugin.config import read_config
-
-                read = read_config(args.config)
-                config = read.engine
-                policy = FailurePolicy(args.failure_policy or read.failure_policy)
-            if args.failure_policy is not None:
-                config = config.with_failure_policy(fail=policy is FailurePolicy.FAIL)
-            from nriplugin.doors.hook.handle import handle
-            from nriplugin.doors.hook.host import look_around
-
-            done = handle(
-                STDIN,
-                config,
-                look_around(os.environ, args.host_root, args.cgroup_root),
-                environ=os.environ,
-                state_dir=args.state_dir,
-            )
-    except RequestFails as exc:
-        _say([str(exc)])
-        return 1
-    except (Exception, deadline.Overdue) as exc:  # noqa: BLE001 - a defect of ours as well
-        _say(
-            [
-                str(exc)
-                if isinstance(exc, NRIPluginError | deadline.Overdue)
-                else repr(exc)
-            ]
-        )
-        return int(policy is FailurePolicy.FAIL)
-    _say([*done.failures, *done.remarks])
-    return int(bool(done.failures) and args.failure_policy == FailurePolicy.FAIL)
-
-
-def _say(texts: Iterable[str]) -> None:
-    """Print one line, if there is anything to say."""
-    line = " ".join("; ".join(texts).split())
-    if line:
-        print_error(f"hook: {line}")
+    return run(HookOptions(*(getattr(args, name) for name in HookOptions._fields)))
 
 
 def _install(args: argparse.Namespace) -> int:
@@ -219,7 +178,7 @@ def _uninstall(args: argparse.Namespace) -> int:
 
 
 def _executable() -> str:
-    """Return the program that is running, as a runtime can start it."""
+    """Return the absolute path of the `nriplugin` program that is running."""
     import shutil
     import sysconfig
 

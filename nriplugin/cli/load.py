@@ -1,4 +1,8 @@
-"""`nriplugin load`: what the tasks of the node's pods are doing."""
+"""`nriplugin load`: how many tasks of each pod run, sleep or wait, and the pressure.
+
+On cgroup v2 the states come from /proc, thread by thread, and the pressure from the
+cgroup's files. On v1 the kernel counts (taskstats), where it allows that.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from nriplugin.cgroup.tasks.states import GONE, CountOrWalk, ThreadWalk, tasks_b
 from nriplugin.cgroup.types.reader import Reader
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
+from nriplugin.cli.labels import cgroup_label
 from nriplugin.cli.printing import print_error, print_json, print_table
 from nriplugin.errors import CgroupError, ConfigError
 
@@ -24,9 +29,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.formats import Pressure
 
 RESOURCES = ("cpu", "memory", "io")
-# Of a container's ID: as much as other tools show.
-SHORT_ID = 13
-# What it means that a name leads nowhere, or out of the tree.
+# The errors of a path that leads nowhere, or out of the tree.
 _NO_CGROUP = (*GONE, ENOTDIR, ELOOP, EXDEV)
 COLUMNS = ("RUNNING", "SLEEPING", "STOPPED", "UNINTERRUPTIBLE", "IO-WAIT")
 
@@ -45,20 +48,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "path",
         nargs="?",
         metavar="PATH",
-        help="a cgroup, such as /kubepods/burstable (default: all pods, one by one)",
+        help="a cgroup, such as /kubepods/burstable (default: every pod)",
     )
     parser.add_argument(
         "-r",
         "--recursive",
         action="store_true",
-        help="also list every cgroup below PATH; its tasks are counted either way",
+        help="list every cgroup below PATH, too; without this, their tasks are only "
+        "counted into PATH",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     add_node_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
-    """Count and print; tasks that cannot be seen are told of on standard error."""
+    """Count and print; standard error says how many tasks could not be seen."""
     node = node_of(args)
     with ExitStack() as opened:
         files = opened.enter_context(node.open_files())
@@ -81,7 +85,8 @@ def main(args: argparse.Namespace) -> int:
 def _states_reader(node: DetectedNode, files: Files, opened: ExitStack) -> StatesReader:
     from nriplugin.cgroup.files import PROC_MAGIC, LocalFiles
 
-    # Our own, even where the host's is mounted: tasks have the reader's numbers.
+    # This process's own /proc, even if the host's is mounted elsewhere: cgroup files
+    # show task IDs of the reader's PID namespace.
     proc = opened.enter_context(LocalFiles("/proc", (PROC_MAGIC,)))
     walk = ThreadWalk(files, proc, node.version.number)
     if node.version.number == 2:
@@ -115,7 +120,7 @@ def _rows(
 
 
 def _below_root(node: DetectedNode, path: str) -> str:
-    """Return the cgroup; the directory on the machine is understood as well."""
+    """Return the cgroup that a path names; its directory is understood as well."""
     roots = [*node.mounts.hierarchies.values(), node.cgroup_root]
     for root in sorted(roots, key=len, reverse=True):
         if path == root or path.startswith(f"{root}/"):
@@ -127,7 +132,7 @@ def _below_root(node: DetectedNode, path: str) -> str:
 
 
 def _is_shown(tasks: CgroupTasks) -> bool:
-    """Whether it is a pod's or container's own, not one that a container made."""
+    """Whether kubelet or the runtime made the cgroup, rather than a container."""
     place = identify(tasks.cgroup)
     return place is not None and not place.inner
 
@@ -173,7 +178,7 @@ def _print_table(rows: list[LoadRow], with_pressure: bool) -> None:
             states.io_wait,
         ]
         indent = "  " * (_depth(row.cgroup) - top)
-        line = [indent + _label(row.cgroup), *map(str, counts)]
+        line = [indent + cgroup_label(row.cgroup), *map(str, counts)]
         line += [
             "-" if pressure is None else f"{pressure.some.avg10:.2f}"
             for pressure in row.pressure.values()
@@ -184,15 +189,3 @@ def _print_table(rows: list[LoadRow], with_pressure: bool) -> None:
 
 def _depth(cgroup: str) -> int:
     return len([part for part in cgroup.split("/") if part])
-
-
-def _label(cgroup: str) -> str:
-    place = identify(cgroup)
-    if place is None or place.inner:
-        return cgroup.rpartition("/")[2] or "/"
-    if place.container_id is not None:
-        kind = "conmon" if place.conmon else "container"
-        return f"{kind} {place.container_id[:SHORT_ID]}"
-    if place.pod_uid is not None:
-        return f"pod {place.pod_uid}"
-    return "kubepods" if place.qos_class is None else place.qos_class

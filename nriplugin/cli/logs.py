@@ -1,4 +1,9 @@
-"""The log of the commands that serve: on standard error, for whoever keeps it."""
+"""The log of `run` and `cri-proxy`: lines on standard error.
+
+systemd, the container runtime or a person at a terminal reads them. A message may hold
+names that a container chose, so control characters are escaped as in printing.py and
+one message is always one line; only a traceback has more.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from nriplugin.cli.printing import printable
 if TYPE_CHECKING:
     from types import TracebackType
 
-    # As the base class has it.
+    # The type of the parameter in logging.Formatter.
     ExceptionInfo = (
         tuple[type[BaseException], BaseException, TracebackType | None]
         | tuple[None, None, None]
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def log_to_stderr(*, verbose: bool) -> None:
-    """Write the log from now on; `verbose` is in detail."""
+    """Send the log to standard error; `verbose` includes debug messages."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(
@@ -28,7 +33,7 @@ def log_to_stderr(*, verbose: bool) -> None:
 
 
 class _PrintableFormatter(logging.Formatter):
-    """Makes one line of a message, whatever names are in it."""
+    """Escapes what is not printable, so that a message is one line of text."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         return printable(super().formatMessage(record))

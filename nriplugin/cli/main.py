@@ -1,14 +1,18 @@
 """The `nriplugin` command: finds the subcommand and turns errors into exit codes.
 
-0 is success, 2 a mistake of the user's, 1 one of ours or of the machine's, and 141 a
-reader of our output who has seen enough, as of `nriplugin cgroup tree | head -1`. Each
-command is a module of its own, imported only when it is the one asked for.
+0: success. 1: a failure of nriplugin or of the machine. 2: a mistake in the command
+line, in a configuration file or in other input. 130: Ctrl-C. 141: the reader of the
+output closed it early, as in `nriplugin cgroup tree | head -1`.
+
+Each command is a module of its own, which is imported only if that command is asked
+for. `nriplugin hook` has a way of its own through this module, because an OCI runtime
+starts it for every container: it must be quick, and it must not stop a container.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib
+import gc
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,56 +22,78 @@ from nriplugin.errors import ConfigError, ConversionError, NRIPluginError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Command -> one line of help. The module of that name in this package (`_` for `-`) has
-# `add_arguments(parser)` and `main(args) -> int`.
+# Command -> one line of help. The module of the same name in this package, with `_` for
+# `-`, has `add_arguments(parser)` and `main(args) -> int`.
 COMMANDS = {
     "run": "register with the node's container runtime and serve until stopped",
-    "cri-proxy": "serve CRI in the place of a runtime that has no NRI",
-    "demo": "play a few pods against the plugin on an embedded runtime, without root",
+    "cri-proxy": "serve CRI between kubelet and a runtime that has no NRI",
+    "demo": "show the plugin at work on an embedded runtime, without root",
     "convert": "turn OCI resources into cgroup v2 files, or back",
     "explain": "show which cgroup v2 files the pods in a manifest would get, and why",
     "config": "check a configuration file",
-    "restore": "put every cgroup file back to what it held before the plugin",
-    "hook": "be an OCI hook, for runtimes without NRI, or install it",
+    "restore": "write back what every cgroup file held before nriplugin changed it",
+    "hook": "run as an OCI hook, for runtimes without NRI, or install the hook",
     "detect": "show this node's cgroup version and driver, and how they were found",
-    "cgroup": "look at the node's kube cgroups and change them, by resource type",
+    "cgroup": "show or change values in the cgroups of the node's pods",
     "load": "show what the tasks of the node's pods are doing",
     "version": "print the version",
 }
 
 
-# With one of these it is a person who says `hook`, else a runtime.
+# With one of these words a person calls `nriplugin hook`, else a runtime does.
 _BY_HAND = frozenset({"install", "uninstall", "-h", "--help"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return the exit code."""
+    whole_process = argv is None
     argv = sys.argv[1:] if argv is None else list(argv)
     if argv[:1] == ["hook"] and _BY_HAND.isdisjoint(argv):
-        code = _run_hook(argv)
-        output.finish(code)
-        return code
+        return _run_hook(argv, whole_process)
     try:
         return output.finish(_run(argv))
-    except SystemExit as exc:  # the parser's, after help or a mistake
+    except SystemExit as exc:  # from the parser, after the help text or a mistake
         raise SystemExit(output.finish(int(exc.code or 0))) from None
 
 
-def _run_hook(argv: list[str]) -> int:
-    """Run a hook for a runtime, which starts the container if this returns 0."""
+def _run_hook(argv: list[str], whole_process: bool) -> int:
+    """Run the hook for a runtime, which starts the container if the exit code is 0.
+
+    This process lives for one container. Two things that would take a sixth of its time
+    are left out: the garbage collector, and the teardown of the interpreter at the end.
+    """
+    if whole_process:
+        gc.disable()
+    code = _hook_code(argv)
+    output.finish(code)
+    if whole_process:
+        os._exit(code)
+    return code
+
+
+def _hook_code(argv: list[str]) -> int:
     try:
-        return _run(argv)
+        from nriplugin.cli.hook_run import parse_options, run
+
+        options = parse_options(argv[1:])
+        return _run(argv) if options is None else run(options)
     except SystemExit:
-        # Options of another version; the parser has said so.
+        # The file in hooks.d was written by another version, with other options. The
+        # parser has said so; only a person at a terminal gets its exit code.
         if sys.stdin is not None and sys.stdin.isatty():
             raise
+    except KeyboardInterrupt:
+        return 130
     except Exception as exc:  # noqa: BLE001 - half an upgrade must not stop containers
         output.say(f"hook: {exc!r}")
     return int(not {"fail", "--failure-policy=fail"}.isdisjoint(argv))
 
 
 def _run(argv: list[str]) -> int:
-    # Late: a module that is missing must not stop containers either.
+    # Late: the hook does without these, and half an upgrade must not stop containers.
+    import argparse
+    import importlib
+
     from nriplugin.cli.printing import print_error
 
     parser = argparse.ArgumentParser(
@@ -76,7 +102,7 @@ def _run(argv: list[str]) -> int:
         allow_abbrev=False,
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    # A parser is not cheap: all of them are made only to be listed.
+    # A parser costs a millisecond, so the others are made only to be listed by --help.
     for command in argv[:1] if argv and argv[0] in COMMANDS else COMMANDS:
         summary = COMMANDS[command]
         subparser = subparsers.add_parser(
@@ -90,7 +116,7 @@ def _run(argv: list[str]) -> int:
             subparser.set_defaults(main=module.main)
     try:
         args = parser.parse_args(argv)
-    except OSError as exc:  # before Python 3.12, if nobody reads what the parser says
+    except OSError as exc:  # Python 3.11, if standard output or error is closed
         code = output.READER_GONE if output.is_reader_gone() else 2
         raise SystemExit(code) from exc
     try:

@@ -1,9 +1,9 @@
-"""Standard output and standard error of a command, when their readers are gone.
+"""Standard output and standard error at the end of a command.
 
-Python keeps what is printed in buffers, and writes the rest of them when it ends. If
-that fails it ends with 120, whatever the command has done: a container would not start
-because nobody listens to its hook. So `finish` writes the rest before the end, and
-decides what a failure of that means.
+Python buffers what is printed and writes the rest of the buffers when it exits. If that
+fails, because the reader has closed its end or the disk is full, Python exits with 120,
+whatever the command has done. A container would then not start because its hook's
+output was closed. So `finish` flushes the buffers first and chooses the exit code.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import TextIO
 
-# What a shell shows for a command that SIGPIPE, number 13, has ended.
+# The exit code that a shell shows for a command that died of SIGPIPE, signal 13.
 READER_GONE = 128 + 13
 
 
 def say(text: str) -> None:
-    """Print a line about the command itself; that nobody reads it is no failure.
+    """Print a line on standard error; it is no failure if nobody reads it.
 
-    For when other modules may be missing; everything else prints by `printing`.
+    Only for places where other modules may be missing, as during an upgrade. Commands
+    print through printing.py, which escapes control characters.
     """
     if sys.stderr is not None:
         with suppress(OSError):
@@ -31,20 +32,23 @@ def say(text: str) -> None:
 
 
 def is_reader_gone() -> bool:
-    """Whether a BrokenPipeError may be that of standard output."""
+    """Whether the reader of standard output has closed its end.
+
+    A BrokenPipeError does not say which file it is about; this asks the kernel.
+    """
     import select
 
     poll = select.poll()
-    with suppress(AttributeError, OSError):  # there is none, or it is no file
+    with suppress(AttributeError, OSError):  # closed at the start, or not a real file
         poll.register(sys.stdout.fileno(), 0)
     return bool(poll.poll(0))
 
 
 def finish(code: int) -> int:
-    """Write what is buffered and return the exit code, which is `code` if that works.
+    """Flush both streams and return the exit code: `code`, unless flushing fails.
 
-    A command that did its work ends with READER_GONE if nobody wanted to read of it,
-    and with 1 if there was no room for its output.
+    A command that succeeded exits with READER_GONE if its reader had closed standard
+    output, and with 1 if the output could not be written for another reason.
     """
     failure = _flush(sys.stdout)
     if isinstance(failure, BrokenPipeError):
@@ -57,13 +61,14 @@ def finish(code: int) -> int:
 
 
 def _flush(stream: TextIO | None) -> OSError | None:
-    """Write what is buffered; what cannot be written is thrown away."""
+    """Flush a stream; return the error, after which the buffer is discarded."""
     if stream is None:
         return None
     try:
         stream.flush()
     except OSError as exc:
-        # The buffer is kept, and written again when Python ends.
+        # Python keeps the buffer and would try again when it exits, so the descriptor
+        # is made to lead to /dev/null.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)

@@ -1,15 +1,17 @@
-"""The one way in which commands print: text only, whatever is in a name.
+"""Printing for all commands: lines, tables and JSON.
 
-A process in a container may call a cgroup of its own anything: a sequence that commands
-the terminal, a line break, bytes that are no UTF-8. All of that is shown as `\\xNN`,
-`\\uNNNN` or `\\UNNNNNNNN`. Backslashes stay as they are, because systemd's names have
-them.
+A process in a container may give a cgroup any name: with control sequences for the
+terminal, with line breaks, with bytes that are not UTF-8. So every character that is
+not printable is shown as `\\xNN`, `\\uNNNN` or `\\UNNNNNNNN`, and one line of text is
+always one line on the screen. Backslashes are not escaped, because the names of systemd
+units contain them.
+
+No other module calls `print`, except output.py for the end of a process, and there is
+no other table printer.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -18,12 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TextIO
 
-# Where bytes were no UTF-8, Python has these characters, which are half of others.
-_HALF = re.compile("[\ud800-\udfff]")
-
 
 def printable(text: str) -> str:
-    """Return text in which whatever is not to be seen is escaped."""
+    """Return the text with every character that is not printable escaped."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else _escaped(one) for one in text)
@@ -35,43 +34,66 @@ def print_line(text: str = "", *, flush: bool = False) -> None:
 
 
 def print_error(text: str) -> None:
-    """Print one line on standard error, with our name.
+    """Print one line on standard error, after the name of the program.
 
-    That nobody reads it is no failure of the command's.
+    It is no failure of the command if nobody reads standard error.
     """
     with suppress(OSError):
         _print(f"nriplugin: {text}", sys.stderr)
 
 
-def print_table(rows: Iterable[Sequence[str]], *, numbers: bool = False) -> None:
-    """Print rows in columns; with `numbers`, all but the first are to the right."""
+def print_table(
+    rows: Iterable[Sequence[str]],
+    *,
+    widths: Sequence[int] = (),
+    indent: int = 0,
+    numbers: bool = False,
+    flush: bool = False,
+) -> None:
+    """Print rows in columns that are two spaces apart.
+
+    Args:
+        rows: the cells, as many in each row.
+        widths: the least width of the first columns, for tables that are printed in
+            parts and have to line up with the part before.
+        indent: spaces before each row.
+        numbers: whether all columns but the first are aligned to the right.
+        flush: whether a reader has to see the rows at once.
+    """
     cells = [[_shown(cell, sys.stdout) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    columns = list(zip(*cells, strict=True))
+    least = [*widths, *([0] * (len(columns) - len(widths)))]
+    wide = [
+        max(width, *map(len, column))
+        for width, column in zip(least, columns, strict=True)
+    ]
     for row in cells:
         padded = [
             cell.rjust(width) if numbers and number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for number, (cell, width) in enumerate(zip(row, wide, strict=True))
         ]
-        print_line("  ".join(padded).rstrip())
+        print_line((" " * indent + "  ".join(padded)).rstrip(), flush=flush)
 
 
 def print_json(
     value: object, *, indent: int | None = None, flush: bool = False
 ) -> None:
     """Print a value as JSON, in ASCII."""
-    text = json.dumps(_whole(value), indent=indent)
+    import json  # late: most commands print text
+
+    text = json.dumps(_without_surrogates(value), indent=indent)
     for line in text.split("\n"):
         print_line(line, flush=flush)
 
 
 def _print(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
-    # Without a stream, which was closed when we were started, nothing is printed.
+    # The stream is None if it was closed when the process was started.
     if stream is not None:
         print(_shown(text, stream), file=stream, flush=flush)
 
 
 def _shown(text: str, stream: TextIO | None) -> str:
-    """Return text as a stream can show it: not every encoding has every character."""
+    """Return text as a stream can show it; not every encoding has every character."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return printable(text).encode(encoding, "backslashreplace").decode(encoding)
 
@@ -85,10 +107,18 @@ def _escaped(one: str) -> str:
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
-def _whole(value: Any) -> Any:  # noqa: ANN401 - anything that JSON has
-    """Return a value without half characters."""
+def _without_surrogates(value: Any) -> Any:  # noqa: ANN401 - anything that JSON has
+    """Return a value in which bytes that were no UTF-8 are escaped as `\\xNN`.
+
+    Python holds such bytes as lone surrogates, which JSON readers refuse.
+    """
     if isinstance(value, str):
-        return _HALF.sub(lambda found: _escaped(found[0]), value)
+        return "".join(_escaped(c) if "\ud800" <= c <= "\udfff" else c for c in value)
     if isinstance(value, dict):
-        return {_whole(key): _whole(one) for key, one in value.items()}
-    return [_whole(one) for one in value] if isinstance(value, list | tuple) else value
+        return {
+            _without_surrogates(key): _without_surrogates(one)
+            for key, one in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(one) for one in value]
+    return value

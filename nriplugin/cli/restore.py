@@ -1,4 +1,9 @@
-"""`nriplugin restore`: every file as it was before us."""
+"""`nriplugin restore`: writes back the values from before nriplugin changed them.
+
+The journal in the state directory knows the original value of every file that nriplugin
+wrote itself. Values that a runtime wrote because nriplugin answered so are not in it:
+the runtime owns those.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.errors import ConfigError
+from nriplugin.node.state_directory import configured_state_directory
 
 if TYPE_CHECKING:
     import argparse
@@ -23,23 +29,25 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be done, change nothing"
+        "--dry-run", action="store_true", help="show the changes, make none"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.add_argument(
         "--state-dir",
         metavar="DIR",
-        help=f"where the journal is (default: ${ENV_STATE_DIR}, or {STATE_DIR})",
+        help=f"directory of the journal (default: ${ENV_STATE_DIR}, or {STATE_DIR})",
     )
     add_node_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
-    """Restore and print a table; 1 if a file could not be put back."""
-    by_environment = "" if args.state_dir else os.environ.get(ENV_STATE_DIR)
-    directory = args.state_dir or by_environment or STATE_DIR
+    """Restore and print a table; return 1 if a file could not be written back."""
+    directory = configured_state_directory(args.state_dir)
     findings: list[Finding] = []
-    if _has_journal(directory, ENV_STATE_DIR if by_environment else "--state-dir"):
+    named_by = "--state-dir"
+    if not args.state_dir and os.environ.get(ENV_STATE_DIR):
+        named_by = ENV_STATE_DIR
+    if _has_journal(directory, named_by):
         node = node_of(args)
         with node.open_files() as files, Journal(directory) as journal:
             tree = Tree(files, node.version.number)
@@ -53,15 +61,15 @@ def main(args: argparse.Namespace) -> int:
     return int(any(finding.action is Action.FAILED for finding in findings))
 
 
-def _has_journal(directory: str, named: str) -> bool:
+def _has_journal(directory: str, named_by: str) -> bool:
     if directory != STATE_DIR and not os.path.isdir(directory):
-        raise ConfigError(f"{named}: {directory!r}, expected a directory")
+        raise ConfigError(f"{named_by}: {directory!r}, expected a directory")
     try:
         return has_journal(directory)
     except PermissionError as exc:
         raise ConfigError(
-            f"{named}: {directory!r}, expected a directory whose journal you may read "
-            "and write: it is root's, or that of whoever ran the plugin"
+            f"{named_by}: {directory!r}, expected a directory whose journal you may "
+            "read and write: it belongs to root, or to the user who ran the plugin"
         ) from exc
 
 

@@ -1,4 +1,8 @@
-"""`nriplugin version`."""
+"""`nriplugin version`: the version, and those of Python, protobuf and NRI.
+
+The implementation of protobuf is part of it, because the pure-Python one, which musl
+images get, is many times slower.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the version and what the speed depends on."""
+    """Print the versions."""
     facts = {
         "nriplugin": __version__,
         "nri": NRI_VERSION,

@@ -17,7 +17,8 @@ from nriplugin.cgroup.journal.journal import DATABASE
 from nriplugin.daemon.background import BackgroundThread
 from nriplugin.errors import CgroupError
 from nriplugin.node.facts import node_facts
-from nriplugin.node.ownership_records import OwnershipRecords, state_directory
+from nriplugin.node.ownership_records import OwnershipRecords
+from nriplugin.node.state_directory import state_directory
 from nriplugin.state.lifecycle import Lifecycle
 from nriplugin.stopping import stopping_on_signals
 

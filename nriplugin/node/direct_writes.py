@@ -13,6 +13,7 @@ It writes below the kubepods cgroup and nowhere else.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.journal import Journal
@@ -27,8 +28,8 @@ from nriplugin.engine.ancestors import shortfalls
 from nriplugin.engine.decision import Level, When
 from nriplugin.node.claims import Claims
 from nriplugin.node.observe import held
-from nriplugin.node.ownership_records import state_directory
 from nriplugin.node.protection import FILES, above, sum_below
+from nriplugin.node.state_directory import state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,7 +72,7 @@ class DirectWriter:
         Raises:
             JournalError: the journal cannot be opened.
         """
-        directory = state_dir or state_directory(node)
+        directory = state_directory(node, state_dir)
         journal = None if directory is None else Journal(directory)
         # refresh_s=0: the executor reads each file before it skips a write as done,
         # because runtimes and kubelet write to the same files.
@@ -179,6 +180,24 @@ class DirectWriter:
     def sweep(self) -> None:
         """Drop the entries of all cgroups that were removed while we did not run."""
         self._executor.sweep()
+
+    def sweep_large_journal(self, limit_bytes: int) -> None:
+        """Sweep if the journal's database has grown to so many bytes."""
+        if self._journal is None:
+            return
+        if os.path.getsize(self._journal.path) >= limit_bytes:
+            self.sweep()
+
+    def put_outside_pods(self, files: Mapping[str, str], cgroup: str) -> list[Outcome]:
+        """Write files of a container that belongs to no pod, such as podman's.
+
+        `put` refuses cgroups that are not below kubepods. Here the caller answers for
+        the cgroup: it has to be the container's own.
+        """
+        updates = [
+            u for file, value in files.items() for u in updates_of(file, value, cgroup)
+        ]
+        return self._executor.update_batch(updates) if updates else []
 
     def _for_container(self, file: str, value: str, cgroup: str) -> Iterator[Update]:
         """Set a container's file; a burst also in crun's inner cgroup.

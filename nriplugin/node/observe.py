@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.types.registry import Type
-from nriplugin.engine.curve import Observation
 from nriplugin.engine.model import Use
 from nriplugin.errors import CgroupError
 
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.engine.curve import Observation
 
 
 def memory_use(tree: Tree, cgroup: str) -> Use:
@@ -30,6 +30,28 @@ def held(tree: Tree, cgroup: str, file: str) -> str | None:
         return tree.files.read(f"{cgroup}/{file}").strip()
     except CgroupError:
         return None
+
+
+def files_not_holding(
+    tree: Tree, cgroup: str, files: Mapping[str, str]
+) -> dict[str, str]:
+    """Return those of the given files and values that the cgroup does not hold.
+
+    A value counts as held if the kernel shows it in another notation, such as
+    `max 100000` for `max`. A file that cannot be read counts as not holding its value.
+    """
+    missing = {}
+    for file, value in files.items():
+        now = held(tree, cgroup, file)
+        if now == value:
+            continue
+        # Late: in the OCI hook nearly every text is equal, and the module that compares
+        # meanings imports every file format.
+        from nriplugin.cgroup.writing.kernel_text import same
+
+        if now is None or not same(file, value, now):
+            missing[file] = value
+    return missing
 
 
 def container_cgroup(tree: Tree, pod: str, container_id: str) -> str | None:
@@ -66,6 +88,9 @@ def observe(
         unified: cgroup v2 values that it was made with: a weight is somebody's wish.
         shows_unified: whether the runtime tells of those; else it may have any.
     """
+    # Late: the OCI hook imports this module and never looks for the curve.
+    from nriplugin.engine.curve import Observation
+
     place = identify(cgroup)
     if not shares or place is None or place.container_id is None or place.conmon:
         return None

@@ -19,11 +19,10 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, RECORDS, STATE_DIR
+from nriplugin.cgroup.journal.journal import RECORDS
 from nriplugin.kube.managed import MAX_LENGTH, parse_managed, render_managed
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.kube.managed import Managed
 
 _log = logging.getLogger(__name__)
@@ -31,13 +30,6 @@ _log = logging.getLogger(__name__)
 # Container IDs become file names, so nothing else may pass.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _UNFINISHED = ".new"
-
-
-def state_directory(node: DetectedNode) -> str | None:
-    """Return the state directory; None for a tree of plain files (--cgroup-root)."""
-    if node.plain:
-        return None
-    return os.environ.get(ENV_STATE_DIR) or STATE_DIR
 
 
 class OwnershipRecords:

@@ -27,14 +27,14 @@ def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_version() -> None:
-    """As text and as JSON."""
+    """`version` prints one line, or with --json one object."""
     assert cli("version").stdout.startswith("nriplugin 0.")
     assert json.loads(cli("version", "--json").stdout)["nri"].startswith("0.12")
 
 
 @pytest.mark.parametrize("command", [[], ["run"], ["demo"], ["version"]])
 def test_help_is_there(command: list[str]) -> None:
-    """For every command."""
+    """Every command has a help text."""
     done = cli(*command, "--help")
     assert done.returncode == 0
     assert "usage: nriplugin" in done.stdout
@@ -52,7 +52,7 @@ def test_help_is_there(command: list[str]) -> None:
 def test_a_users_mistake_is_one_line_and_exit_code_2(
     arguments: list[str], message: str
 ) -> None:
-    """It names the field, the value and what was expected; no traceback."""
+    """The line names the field, the value and what was expected; no traceback."""
     done = cli(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
@@ -61,21 +61,21 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(
 
 @pytest.mark.parametrize("arguments", [[], ["rnu"], ["run", "--nme", "x"]])
 def test_an_unknown_word_is_exit_code_2(arguments: list[str]) -> None:
-    """argparse says what it wanted."""
+    """argparse lists the commands or options that exist."""
     done = cli(*arguments)
     assert done.returncode == 2
     assert "usage:" in done.stderr
 
 
 def test_demo_prints_a_table_and_json() -> None:
-    """The table is for people, the lines are for programs."""
+    """`demo` prints a table for people, and with --json one object per step."""
     assert "cpu.weight = 174" in cli("demo").stdout
     steps = [json.loads(line) for line in cli("demo", "--json").stdout.splitlines()]
     assert steps[1]["went_out"]["cpu.max"] == "200000 100000"
 
 
 def test_output_cut_short_is_not_a_traceback() -> None:
-    """`nriplugin demo | head -1` is a fine thing to do."""
+    """`nriplugin demo | head -1` prints its line and no error."""
     command = f"{sys.executable} -m nriplugin demo | head -1"
     done = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, check=False, env=ENVIRON
@@ -92,7 +92,7 @@ def test_output_cut_short_is_not_a_traceback() -> None:
     ids=["ours", "as Go plugins"],
 )
 def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> None:
-    """The main job, end to end, with both spellings of its options."""
+    """`run` registers and answers requests, with either spelling of its options."""
     path = str(tmp_path / "nri.sock")
     config = tmp_path / "config.yaml"
     config.write_text("failurePolicy: ignore\n")
@@ -109,7 +109,7 @@ def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> 
 
 
 def test_run_is_inactive_on_cgroup_v1(tmp_path: Path) -> None:
-    """A v2 value would fail every container there, so none is sent."""
+    """A runtime on cgroup v1 would fail on a v2 value, so no value is sent."""
     path = str(tmp_path / "nri.sock")
     environ = {**ENVIRON, "NRIPLUGIN_CGROUP_VERSION": "1"}
     command = [sys.executable, "-m", "nriplugin", "run", "--nri-socket", path]
@@ -141,7 +141,9 @@ run(Stuck(), socket_path=sys.argv[1])
 
 
 def test_a_second_sigterm_does_not_wait(tmp_path: Path) -> None:
-    """The first waits for the request under way, however long that takes."""
+    """The first SIGTERM waits for the request under way; the second ends `run` at
+    once.
+    """
     path = str(tmp_path / "nri.sock")
     brief = Behaviour(request_timeout_s=0.2)
     stuck = Child(sys.executable, "-c", STUCK, path)

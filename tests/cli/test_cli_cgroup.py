@@ -57,7 +57,7 @@ def shell(
 
 
 def test_the_tree_shows_pods_and_containers(shell: Shell) -> None:
-    """Indented, with their main values."""
+    """`tree` indents pods and containers and shows their main values."""
     header, *lines = shell("tree").splitlines()
     weight = "CPU.SHARES" if shell.tree.version == 1 else "CPU.WEIGHT"
     assert header.split()[:3] == ["CGROUP", weight, "CPU.CFS_QUOTA_US"]
@@ -69,7 +69,7 @@ def test_the_tree_shows_pods_and_containers(shell: Shell) -> None:
 
 
 def test_the_tree_as_json(shell: Shell) -> None:
-    """With what each cgroup is; no limit is -1."""
+    """Each entry says which pod or container it is; no limit is -1."""
     nodes: list[dict[str, Any]] = json.loads(shell("tree", "--json"))
     assert [node["cgroup"] for node in nodes] == list(CGROUPS)
     container = nodes[-1]
@@ -84,7 +84,7 @@ def test_the_tree_as_json(shell: Shell) -> None:
 def test_crun_and_conmon_are_shown_for_what_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither is taken for a container of its own."""
+    """Neither crun's inner cgroup nor conmon's counts as another container."""
     root = tmp_path / "cgroup"
     tree = make(2, root, ["/kubepods/pod1/crio-abc/container"])
     for cgroup in ("/kubepods/pod1/crio-abc", "/kubepods/pod1/crio-conmon-abc"):
@@ -95,7 +95,7 @@ def test_crun_and_conmon_are_shown_for_what_they_are(
 
 
 def test_get_by_type_wherever_it_is(shell: Shell) -> None:
-    """A path, a pod's UID or a container's ID; or everywhere."""
+    """`get` takes a path, a pod's UID or a container's ID, or shows all pods."""
     shell.tree.set(Type.CPU_QUOTA, POD, 50_000)
     assert shell("get", "cpu.cfs_quota_us", POD) == "50000\n"
     assert shell("get", "cpu.cfs_quota_us", UID) == "50000\n"
@@ -108,7 +108,7 @@ def test_get_by_type_wherever_it_is(shell: Shell) -> None:
 
 
 def test_get_what_has_many_values(shell: Shell) -> None:
-    """One per line; as JSON, an object."""
+    """A file with several values is shown line by line, and as an object in JSON."""
     lines = shell("get", "memory.stat", UID).splitlines()
     assert all(len(line.split()) == 2 for line in lines)
     if shell.tree.version == 2:
@@ -117,7 +117,7 @@ def test_get_what_has_many_values(shell: Shell) -> None:
 
 
 def test_a_file_name_is_understood_if_only_one_type_is_in_it(shell: Shell) -> None:
-    """cpu.max is two, so it is asked which."""
+    """cpu.max holds two types, so the error names both."""
     name = "memory.max" if shell.tree.version == 2 else "memory.limit_in_bytes"
     assert shell("get", name, POD) == "max\n"
     if shell.tree.version == 2:
@@ -127,7 +127,7 @@ def test_a_file_name_is_understood_if_only_one_type_is_in_it(shell: Shell) -> No
 
 
 def test_set_says_what_was_and_what_is(shell: Shell) -> None:
-    """And does it."""
+    """`set` writes the value and prints the old and the new one."""
     out = shell("set", "cpu.cfs_quota_us", UID, "50000")
     path = shell.tree.path(Type.CPU_QUOTA, POD)
     assert out == f"{path}: max -> 50000\n"
@@ -138,7 +138,7 @@ def test_set_says_what_was_and_what_is(shell: Shell) -> None:
 
 
 def test_set_takes_kubernetes_quantities_of_memory(shell: Shell) -> None:
-    """As manifests have them."""
+    """Memory may be given as in a manifest, such as 512Mi."""
     shell("set", "memory.limit_in_bytes", CONTAINER_ID, "512Mi")
     assert shell.tree.get(Type.MEMORY_LIMIT, CONTAINER) == 512 << 20
     shell("set", "memory.limit_in_bytes", CONTAINER_ID, "512Foo", code=2)
@@ -146,7 +146,7 @@ def test_set_takes_kubernetes_quantities_of_memory(shell: Shell) -> None:
 
 
 def test_set_turns_shares_and_weights_into_each_other(shell: Shell) -> None:
-    """And says by which curve."""
+    """The one that this cgroup version lacks is converted, and the curve is named."""
     if shell.tree.version == 2:
         out = shell("set", "cpu.shares", POD, "2048")
         assert "cpu.shares 2048 is cpu.weight 174 on cgroup v2 (quadratic)" in out
@@ -161,7 +161,7 @@ def test_set_turns_shares_and_weights_into_each_other(shell: Shell) -> None:
 
 
 def test_a_dry_run_changes_nothing(shell: Shell) -> None:
-    """Not even a journal."""
+    """A dry run writes no file and makes no journal."""
     out = shell("set", "--dry-run", "cpu.cfs_period_us", UID, "50000")
     path = shell.tree.path(Type.CPU_PERIOD, POD)
     content = "50000" if shell.tree.version == 1 else "max 50000"
@@ -203,7 +203,7 @@ def test_a_users_mistake_is_one_line_and_changes_nothing(
 
 
 def test_no_path_leads_out_of_the_tree(shell: Shell, tmp_path: Path) -> None:
-    """The kernel's files outside are not even looked at."""
+    """Files outside of the tree are neither read nor written."""
     for where in ("/kubepods/../../x", f"/kubepods/../..{tmp_path}"):
         shell("get", "pids.max", where, code=1)
         assert "leads out of its directory" in shell.err
@@ -213,7 +213,7 @@ def test_no_path_leads_out_of_the_tree(shell: Shell, tmp_path: Path) -> None:
 def test_what_the_kernel_refuses_is_exit_code_1(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the path, the value and the kernel's own word."""
+    """The line has the path, the value and the kernel's error."""
 
     def refusing(self: LocalFiles, path: str, value: str) -> None:
         raise CgroupError("write", path, value, errno.EBUSY)
@@ -226,7 +226,7 @@ def test_what_the_kernel_refuses_is_exit_code_1(
 
 
 def test_a_copy_is_not_in_the_nodes_own_journal(shell: Shell) -> None:
-    """Unless it is said where to keep it."""
+    """Writes to a copy of a tree are journalled only with --state-dir."""
     root = str(shell.root)
     assert main(["cgroup", "set", "--cgroup-root", root, "pids.max", UID, "7"]) == 0
     assert shell.tree.get(Type.PIDS_MAX, POD) == 7
@@ -236,7 +236,7 @@ def test_a_copy_is_not_in_the_nodes_own_journal(shell: Shell) -> None:
 def test_an_ambiguous_beginning_is_asked_about(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both are named."""
+    """The error names every container whose ID begins so."""
     root = tmp_path / "cgroup"
     tree = make(2, root, ["/kubepods", "/kubepods/podab1", "/kubepods/podab2"])
     shell = Shell(root, tmp_path, tree, capsys)

@@ -25,7 +25,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_valid_file_is_summed_up(tmp_path: Path) -> None:
-    """What is on, in the file and in every rule."""
+    """`config check` lists the handlers that the file and each rule enable."""
     file = tmp_path / "config.yaml"
     file.write_text(
         "curve: kep\nmemoryQoS: {enabled: true, failurePolicy: fail}\n"
@@ -35,17 +35,17 @@ def test_a_valid_file_is_summed_up(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"{file}: valid",
-        "curve           kep",
-        "failure policy  ignore",
-        "adopt           off",
-        "repair          off",
-        "handlers        memoryQoS (fail), resources",
-        "rules[0] (gold) cpuBurst, memoryQoS (fail), resources",
+        "curve            kep",
+        "failure policy   ignore",
+        "adopt            off",
+        "repair           off",
+        "handlers         memoryQoS (fail), resources",
+        "rules[0] (gold)  cpuBurst, memoryQoS (fail), resources",
     ]
 
 
 def test_a_mistake_is_exit_code_2(tmp_path: Path) -> None:
-    """With the file, the path of the field and what was expected."""
+    """The line has the file, the path of the field and what was expected."""
     file = tmp_path / "config.yaml"
     file.write_text("cpuBurst: {percent: 500}\n")
     done = run("check", file)
@@ -56,7 +56,7 @@ def test_a_mistake_is_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_exit_code_2(tmp_path: Path) -> None:
-    """It is named."""
+    """The line names the file."""
     done = run("check", tmp_path / "absent")
     assert done.returncode == 2
     assert "absent: cannot be read" in done.stderr

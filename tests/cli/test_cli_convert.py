@@ -41,7 +41,7 @@ def convert(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
 
 
 def test_options_give_files() -> None:
-    """As JSON: the curve, the files, and what was dropped or clamped."""
+    """JSON has the curve, the files, and what was dropped or clamped."""
     done = convert(*NUMBERS, "--json")
     expected = {"curve": "quadratic", "files": FILES, "dropped": [], "clamped": []}
     assert json.loads(done.stdout) == expected
@@ -57,13 +57,13 @@ def test_options_give_files() -> None:
     ],
 )
 def test_the_curve_is_chosen(curve: str, weights: str) -> None:
-    """Auto is quadratic where there is no node to ask."""
+    """`auto` is quadratic, because there is no node whose runtime could be seen."""
     done = convert("--shares", "1024", "--curve", curve, "--json")
     assert json.loads(done.stdout)["files"] == {"cpu.weight": weights}
 
 
 def test_all_curves_stand_side_by_side() -> None:
-    """In the table by default, and as a list with --json --curve all."""
+    """The table has all curves by default, JSON with --curve all."""
     lines = convert("--shares", "2048").stdout.splitlines()
     assert lines[0].split() == ["FILE", "KEP", "QUADRATIC", "PROPORTIONAL", "RULE"]
     assert lines[1].split()[:4] == ["cpu.weight", "79", "174", "200"]
@@ -73,7 +73,7 @@ def test_all_curves_stand_side_by_side() -> None:
 
 
 def test_json_comes_from_a_file_or_stdin(tmp_path: Path) -> None:
-    """The resources alone, or a whole config.json."""
+    """The input is linux.resources alone, or a whole config.json."""
     resources = {"cpu": {"shares": 2}, "memory": {"swappiness": 60}}
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"linux": {"resources": resources}}))
@@ -85,7 +85,7 @@ def test_json_comes_from_a_file_or_stdin(tmp_path: Path) -> None:
 
 
 def test_what_was_dropped_and_clamped_is_said_in_the_table() -> None:
-    """With the reason."""
+    """A line below the table gives the reason."""
     stdin = json.dumps({"cpu": {"shares": 1, "realtimePeriod": 5}})
     done = convert(stdin=stdin)
     assert "dropped cpu.realtimePeriod: cgroup v2 has no" in done.stdout
@@ -93,7 +93,7 @@ def test_what_was_dropped_and_clamped_is_said_in_the_table() -> None:
 
 
 def test_the_way_back() -> None:
-    """Files in, v1-style numbers out."""
+    """--reverse turns cgroup v2 files into v1-style numbers."""
     stdin = json.dumps({"cpu.weight": "39", "cpu.max": "max 100000"})
     done = convert("--reverse", "--curve", "kep", "--json", stdin=stdin)
     cpu = {"shares": 998, "quota": -1, "period": 100_000}

@@ -36,7 +36,7 @@ def detect(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
 def test_everything_that_was_detected_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
 ) -> None:
-    """Version, driver with its rungs, controllers, roots and what the kernel has."""
+    """Version, driver and its rungs, controllers, roots and kernel features."""
     root = tmp_path / "cgroup"
     make(version, root)
     config = tmp_path / "var/lib/kubelet/config.yaml"
@@ -61,15 +61,15 @@ def test_everything_that_was_detected_is_shown(
     assert facts["features"]["cpu.pressure"]["supported"] is (version == 2)
     assert main(["detect", *options]) == 0
     text = capsys.readouterr().out
-    assert f"cgroup version    {version}: " in text
-    assert f"  kubelet files   {config}: cgroupfs" in text
-    assert "cpu.qos_level     no: " in text
+    assert f"cgroup version     {version}: " in text
+    assert f"  kubelet files    {config}: cgroupfs" in text
+    assert "cpu.qos_level      no: " in text
 
 
 def test_this_very_machine_is_only_looked_at(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Whatever it is, there is an answer with evidence."""
+    """On any machine `detect` gives an answer with its evidence."""
     facts = detect(capsys)
     assert facts["version"] in (1, 2)
     assert facts["cgroup_root"] == "/sys/fs/cgroup"
@@ -79,7 +79,7 @@ def test_this_very_machine_is_only_looked_at(
 def test_a_tree_that_is_none_is_a_finding_not_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The rest is shown all the same."""
+    """A wrong --cgroup-root is reported as a problem beside the other facts."""
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     facts = detect(capsys, "--host-root", str(tmp_path))
     assert facts["version"] == 1
@@ -95,7 +95,7 @@ def test_a_tree_that_is_none_is_a_finding_not_a_failure(
 def test_a_wrong_environment_is_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It names the variable."""
+    """The line names the variable."""
     monkeypatch.setenv("NRIPLUGIN_CGROUP_VERSION", "3")
     assert main(["detect"]) == 2
     assert "NRIPLUGIN_CGROUP_VERSION: '3', expected 1 or 2" in capsys.readouterr().err
@@ -106,7 +106,7 @@ def test_the_host_root_comes_from_the_environment_too(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As a DaemonSet sets it; the option wins."""
+    """A DaemonSet sets the variable; the option wins over it."""
     monkeypatch.setenv("NRIPLUGIN_HOST_ROOT", str(tmp_path))
     assert detect(capsys)["host_root"] == str(tmp_path)
     assert detect(capsys, "--host-root", "/")["host_root"] == "/"

@@ -80,7 +80,7 @@ def explain(
 
 
 def test_the_listing() -> None:
-    """Everything about every container, and what was skipped; rules end a line."""
+    """Each container has its numbers, its files and the rule of each file."""
     done = explain("-", stdin=MANIFEST)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.partition(" from cpu.")[0] for line in done.stdout.splitlines()]
@@ -90,7 +90,7 @@ def test_the_listing() -> None:
 
 
 def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:
-    """A list, in the order of the files."""
+    """JSON is one list of pods, in the order of the files."""
     first, second = tmp_path / "1.yaml", tmp_path / "2.json"
     first.write_text(MANIFEST)
     pod = {
@@ -119,7 +119,7 @@ def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:
     [("auto", "59"), ("kep", "20"), ("quadratic", "59"), ("proportional", "50")],
 )
 def test_the_curve_can_be_chosen(curve: str, weight: str) -> None:
-    """Without a node to ask, auto is what current runtimes do."""
+    """`auto` is the curve of current runtimes, because there is no node."""
     done = explain("--json", "--curve", curve, "-", stdin=MANIFEST)
     [web] = json.loads(done.stdout)
     assert web["containers"][1]["files"][0]["value"] == weight
@@ -130,7 +130,7 @@ def test_the_curve_can_be_chosen(curve: str, weight: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "---\n---\n", "kind: List\nitems: []\n"])
 def test_no_pods_is_said(text: str) -> None:
-    """It is no mistake."""
+    """A manifest without pods is no mistake."""
     done = explain("-", stdin=text)
     assert (done.returncode, done.stdout) == (0, "no pods\n")
 
@@ -151,7 +151,7 @@ def test_no_pods_is_said(text: str) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(text: str, message: str) -> None:
-    """With the file and the place in it, and nothing on standard output."""
+    """The line has the file and the place in it; standard output stays empty."""
     done = explain("-", stdin=text)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -159,7 +159,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(text: str, message: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_exit_code_2(tmp_path: Path) -> None:
-    """Missing, or a directory."""
+    """A file that is missing, or a directory."""
     for path in (tmp_path / "missing.yaml", tmp_path):
         done = explain(path)
         assert done.returncode == 2
@@ -197,7 +197,7 @@ spec:
 
 
 def test_handlers_rules_and_annotations_are_named(tmp_path: Path) -> None:
-    """Each file has its handler and its source; what was refused is said."""
+    """Each file has its handler and its source; a refusal has its reason."""
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG)
     done = explain("--json", "--config", config, "-", stdin=POD)
@@ -226,7 +226,7 @@ def test_handlers_rules_and_annotations_are_named(tmp_path: Path) -> None:
 
 
 def test_the_node_can_be_described(tmp_path: Path) -> None:
-    """What is decided depends on its runtime, driver and memory."""
+    """The decision depends on the node's runtime, driver and memory."""
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG)
     arguments = ("--oci-runtime", "crun", "--driver", "systemd", "--node-memory", "8Gi")
@@ -260,7 +260,9 @@ def test_what_runs_a_pod_and_what_may_be_written(
     sent: str | None,
     written: list[str],
 ) -> None:
-    """As on a node: by the class's name, and by whether there is an executor."""
+    """runtimeClassName names the OCI runtime, and --read-only leaves out direct
+    writes.
+    """
     config = tmp_path / "config.yaml"
     config.write_text("cpuQoS: {enabled: true, level: BE}")
     pod = POD.replace("Name: runc", f"Name: {runtime_class or 'null'}")
@@ -292,7 +294,7 @@ def test_the_memory_request_is_the_one_that_nri_knows(
     confidence: str,
     noted: bool,
 ) -> None:
-    """An estimate by the node's memory; where that is not known, it is said."""
+    """The request is estimated from the node's memory, or noted as unknown."""
     config = tmp_path / "config.yaml"
     config.write_text("memoryQoS: {enabled: true}")
     done = explain("--json", "--config", config, *memory, "-", stdin=POD)
@@ -308,7 +310,7 @@ def test_the_memory_request_is_the_one_that_nri_knows(
 def test_a_request_that_is_no_estimate_anywhere_is_not_commented(
     tmp_path: Path,
 ) -> None:
-    """One that an annotation states, or that follows from the class."""
+    """A request from an annotation or from the QoS class is exact."""
     config = tmp_path / "config.yaml"
     config.write_text("memoryQoS: {enabled: true}")
     stated = POD.replace("volcano.sh/qos-level: BE", "memory-request.cgroup2.nri.io: 1")
@@ -320,7 +322,7 @@ def test_a_request_that_is_no_estimate_anywhere_is_not_commented(
 
 
 def test_a_wrong_configuration_is_a_mistake_of_the_users(tmp_path: Path) -> None:
-    """And nothing is printed."""
+    """The exit code is 2, and standard output stays empty."""
     config = tmp_path / "config.yaml"
     config.write_text("cpuBurst: {percent: 500}")
     done = explain("--config", config, "-", stdin=POD)

@@ -65,7 +65,7 @@ TITLES = "  RUNNING  SLEEPING  STOPPED  UNINTERRUPTIBLE  IO-WAIT  CPU %  MEMORY 
 TASKS = "        0         1        0                0        0"
 TABLE = f"""\
 {"CGROUP".ljust(WIDTH)}{TITLES}
-{"kubepods".ljust(WIDTH)}{TASKS}   2.50      0.00  0.00
+{"/kubepods".ljust(WIDTH)}{TASKS}   2.50      0.00  0.00
 {"  Burstable".ljust(WIDTH)}{TASKS}   0.00      0.00  0.00
 {f"    pod {UID}".ljust(WIDTH)}{TASKS}   0.00      0.00     -
 {f"      container {CONTAINER_ID[:13]}".ljust(WIDTH)}{TASKS}   0.00      0.00  0.00
@@ -73,7 +73,9 @@ TABLE = f"""\
 
 
 def test_the_pods_of_the_node_with_their_tasks_and_pressure(root: Path) -> None:
-    """A task counts for all above it; what a container made for itself has no line."""
+    """A task counts for all cgroups above it; cgroups inside a container have no
+    line.
+    """
     pressure = (root / "kubepods/cpu.pressure").read_text()
     changed = pressure.replace("avg10=0.00", "avg10=2.50", 1)
     (root / "kubepods/cpu.pressure").write_text(changed)
@@ -84,7 +86,7 @@ def test_the_pods_of_the_node_with_their_tasks_and_pressure(root: Path) -> None:
 
 
 def test_json_has_everything(root: Path) -> None:
-    """Who it is, all states, and all averages."""
+    """JSON has the pod and container, all task states and all averages."""
     rows = json.loads(load("--json", *options(root)).stdout)
     assert [row["cgroup"] for row in rows] == ["/kubepods", QOS, POD, CONTAINER]
     row = rows[-1]
@@ -106,7 +108,7 @@ def test_json_has_everything(root: Path) -> None:
 
 @pytest.mark.parametrize("spelled", [POD, f"{POD}/", "on the machine"])
 def test_one_cgroup_is_one_line(root: Path, spelled: str) -> None:
-    """By its name, or by its directory; with --recursive also all below it."""
+    """PATH is a cgroup or its directory; --recursive lists all below it."""
     path = f"{root}{POD}" if spelled == "on the machine" else spelled
     rows = json.loads(load(path, "--json", *options(root)).stdout)
     assert [row["cgroup"] for row in rows] == [POD]
@@ -116,7 +118,7 @@ def test_one_cgroup_is_one_line(root: Path, spelled: str) -> None:
 
 
 def test_tasks_that_cannot_be_seen_are_told_of(root: Path) -> None:
-    """With what to do about it; the table is not all there is then."""
+    """Standard error says how many tasks are missing, and what to do."""
     (root / CONTAINER[1:] / "cgroup.threads").write_text("0\n0\n")
     done = load(*options(root))
     assert done.returncode == 0
@@ -140,7 +142,7 @@ def test_tasks_that_cannot_be_seen_are_told_of(root: Path) -> None:
 def test_a_users_mistake_is_one_line_and_exit_code_2(
     root: Path, path: str, message: str
 ) -> None:
-    """It names the value and what was expected."""
+    """The line names the value and what was expected."""
     done = load(path, *options(root))
     assert done.returncode == 2
     assert done.stderr.startswith(f"nriplugin: {message}")
@@ -148,7 +150,7 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(
 
 
 def test_a_machine_without_pods_says_so(tmp_path: Path) -> None:
-    """It names the cgroup that it looked for."""
+    """The line names the cgroup that does not exist."""
     (tmp_path / "cgroup.controllers").touch()
     done = load("--cgroup-root", str(tmp_path), "--host-root", str(tmp_path))
     assert done.returncode == 2
@@ -156,7 +158,7 @@ def test_a_machine_without_pods_says_so(tmp_path: Path) -> None:
 
 
 def test_a_cgroup_cannot_forge_the_table(root: Path) -> None:
-    """Whatever a container calls the cgroups that it makes."""
+    """A cgroup name that a container chose cannot add lines to the table."""
     add_v2(root, f"{CONTAINER}/x\n\x1b[31mpod 1")
     done = load(CONTAINER, "--recursive", *options(root))
     assert len(done.stdout.splitlines()) == 4
@@ -164,7 +166,7 @@ def test_a_cgroup_cannot_forge_the_table(root: Path) -> None:
 
 
 def test_version_1_is_counted_by_the_kernel() -> None:
-    """On a machine that has it; there is no pressure per cgroup there."""
+    """Where this machine has cgroup v1, the kernel counts; v1 has no pressure files."""
     hierarchies = parse_mountinfo(Path(MOUNTINFO).read_text()).hierarchies
     if "cpu" not in hierarchies:
         need("cgroup-v1", "no v1 hierarchy with cpu is mounted")

@@ -77,7 +77,7 @@ def run(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[byte
     ids=lambda arguments: " ".join(arguments).encode(errors="replace").decode(),
 )
 def test_such_a_name_is_as_good_as_any(arguments: list[str]) -> None:
-    """And shows escaped."""
+    """A file whose name is not UTF-8 is read, and its name is shown escaped."""
     done = run(*arguments)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout
@@ -118,7 +118,7 @@ def test_such_a_name_is_as_good_as_any(arguments: list[str]) -> None:
     ids=lambda arguments: " ".join(arguments).encode(errors="replace").decode(),
 )
 def test_one_that_cannot_be_used_is_named(arguments: list[str]) -> None:
-    """In one line, which is the last where a log comes before it; exit code 2."""
+    """The last line on standard error names the argument; the exit code is 2."""
     done = run(*arguments)
     assert done.returncode == 2, done
     *before, last = done.stderr.splitlines()
@@ -138,7 +138,7 @@ def test_one_that_cannot_be_used_is_named(arguments: list[str]) -> None:
     ],
 )
 def test_a_bundle_of_any_name(bundle: bytes) -> None:
-    """The container starts, and one line says why it got nothing."""
+    """The container starts, and one line says why the hook did nothing."""
     state = b'{"ociVersion": "1.0.2", "id": "a", "pid": 1, "bundle": "%s"}' % bundle
     for policy, code in (("ignore", 0), ("fail", 1)):
         options = ["--failure-policy", policy, *NODE]
@@ -149,7 +149,7 @@ def test_a_bundle_of_any_name(bundle: bytes) -> None:
 
 
 def test_a_hook_is_not_told_of_a_file_that_it_would_not_find(place: Path) -> None:
-    """JSON holds no bytes, so the runtime would pass on another name."""
+    """JSON cannot hold the name, so `install` refuses the configuration file."""
     run("hook", "install", "--hooks-dir", "host", "--state-dir", NAME)
     assert list((place / "host").glob("*.json")) == []
     run("hook", "install", "--hooks-dir", "host", "--state-dir", "über")

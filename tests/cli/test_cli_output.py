@@ -1,4 +1,4 @@
-"""Readers of a command's output that are gone, or have no more room."""
+"""Commands whose standard output or error is closed, or on a full disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ spec: {containers: [{name: web, resources: {limits: {cpu: 1, memory: 1Gi}}}]}
 
 @contextmanager
 def gone() -> Iterator[int]:
-    """The writing end of a pipe that nobody reads any more."""
+    """The writing end of a pipe whose reading end is closed."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     try:
@@ -42,7 +42,7 @@ def gone() -> Iterator[int]:
 
 @contextmanager
 def full() -> Iterator[int]:
-    """A device without room."""
+    """A device that refuses every write for lack of space."""
     fd = os.open("/dev/full", os.O_WRONLY)
     try:
         yield fd
@@ -97,7 +97,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_reader_that_is_gone_is_left_in_peace(command: str, node: Path) -> None:
-    """As `nriplugin cgroup tree | head -1` wants it: 141, and not a word."""
+    """`nriplugin cgroup tree | head -1` exits with 141 and prints no error."""
     with gone() as stdout:
         done = cli(*command.replace("TMP", str(node)).split(), stdout=stdout)
     assert (done.returncode, done.stderr) == (141, b"")
@@ -105,7 +105,7 @@ def test_a_reader_that_is_gone_is_left_in_peace(command: str, node: Path) -> Non
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_full_disk_is_one_line(command: str, node: Path) -> None:
-    """What was to be kept is not, and the exit code says so."""
+    """Output that could not be written is an error with exit code 1."""
     with full() as stdout:
         done = cli(*command.replace("TMP", str(node)).split(), stdout=stdout)
     assert done.returncode == 1
@@ -126,13 +126,13 @@ def test_a_full_disk_is_one_line(command: str, node: Path) -> None:
     ],
 )
 def test_errors_that_nobody_reads(stderr: Any, command: str, code: int) -> None:
-    """The exit code is the same as if they were read."""
+    """A closed standard error does not change the exit code."""
     with stderr() as fd:
         assert cli(*command.split(), stderr=fd).returncode == code
 
 
 def test_what_went_wrong_counts_for_more_than_a_reader(node: Path) -> None:
-    """A command that failed says so, also if its table was not read to the end."""
+    """A command that failed keeps its exit code if standard output is closed."""
     state = node / "state"
     (state / "journal.db").write_bytes(b"no database at all" * 300)
     with gone() as stdout:
@@ -154,7 +154,7 @@ def test_what_went_wrong_counts_for_more_than_a_reader(node: Path) -> None:
 def test_a_hook_does_its_work_for_nobodys_ears(
     stdout: Any, stderr: Any, options: tuple[str, ...], code: int, tmp_path: Path
 ) -> None:
-    """A container starts, or not, by what happened, not by who heard of it."""
+    """Whether a container starts does not depend on who reads the hook's output."""
     bundle = Bundle(tmp_path, resources={"memory": {"limit": 1 << 20, "swap": 1}})
     command = ["hook", *bundle.options(), *options]
     state = json.dumps(bundle.state).encode()
@@ -165,7 +165,7 @@ def test_a_hook_does_its_work_for_nobodys_ears(
 
 @pytest.mark.parametrize("stderr", [gone, full])
 def test_half_an_upgrade_for_nobodys_ears(stderr: Any) -> None:
-    """A module that is missing does not stop a container either."""
+    """A missing module does not stop a container, even with closed streams."""
     script = "import sys; sys.modules['nriplugin.policy'] = None\n"
     script += "from nriplugin.cli.main import main; sys.exit(main(['hook']))"
     with stderr() as fd:

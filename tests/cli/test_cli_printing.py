@@ -22,7 +22,7 @@ from nriplugin.cli.printing import print_json, print_line, print_table, printabl
 if TYPE_CHECKING:
     from pathlib import Path
 
-# As the kernel has them, and as we print them.
+# Name of a cgroup in the kernel -> the text that is printed.
 NAMES = {
     b"\x1b]0;owned\x07": r"\x1b]0;owned\x07",
     b"two\nlines": r"two\x0alines",
@@ -31,7 +31,7 @@ NAMES = {
     "\u202edne".encode(): r"\u202edne",
     "über".encode(): "über",
 }
-# Of a machine on which text that is no UTF-8 cannot be printed.
+# Python then raises an error if a name that is not UTF-8 is printed unescaped.
 STRICT = ENVIRON | {"PYTHONIOENCODING": "utf-8:strict"}
 
 
@@ -73,7 +73,7 @@ def run(
     ids=lambda command: " ".join(command[:2]),
 )
 def test_tables_show_names_as_text(node: list[str], command: list[str]) -> None:
-    """Escaped, each in its own line, and in columns."""
+    """Each name is escaped, on a line of its own, and in its column."""
     text = run(*command, *node).stdout.decode()
     lines = text.splitlines()
     for shown in NAMES.values():
@@ -97,7 +97,7 @@ def test_tables_show_names_as_text(node: list[str], command: list[str]) -> None:
     ids=lambda command: " ".join(command[:2]),
 )
 def test_json_has_no_half_characters(node: list[str], command: list[str]) -> None:
-    """Which many readers refuse; whatever else is in a name is there as it is."""
+    """Lone surrogates, which JSON readers refuse, are escaped; other text is not."""
     listed = json.loads(run(*command, *node).stdout)
     names = [one["cgroup"].rpartition("/")[2] for one in listed]
     text = json.dumps(names, ensure_ascii=False).encode().decode()
@@ -107,7 +107,7 @@ def test_json_has_no_half_characters(node: list[str], command: list[str]) -> Non
 
 
 def test_one_value_of_a_cgroup_with_such_a_name(node: list[str]) -> None:
-    """The name is an argument here, so errors show it."""
+    """An error shows the name, which was an argument, escaped."""
     for name in NAMES:
         cgroup = f"{CONTAINER}/{os.fsdecode(name)}"
         assert run("cgroup", "get", "memory.high", cgroup, *node).stdout == b"max\n"
@@ -119,7 +119,7 @@ def test_one_value_of_a_cgroup_with_such_a_name(node: list[str]) -> None:
 
 
 def test_a_terminal_that_has_fewer_characters(node: list[str]) -> None:
-    """What it lacks is escaped."""
+    """Characters that the terminal's encoding lacks are escaped."""
     environ = ENVIRON | {"PYTHONIOENCODING": "ascii:strict"}
     text = run("cgroup", "tree", *node, environ=environ).stdout.decode("ascii")
     assert r"\xfcber" in text
@@ -128,7 +128,7 @@ def test_a_terminal_that_has_fewer_characters(node: list[str]) -> None:
 def test_log_lines_hold_text_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line per message, and a traceback in lines of its own."""
+    """A message is one line, and each line of a traceback is escaped."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     log_to_stderr(verbose=False)
     log = logging.getLogger("nriplugin.test")
@@ -144,7 +144,7 @@ def test_log_lines_hold_text_only(
 
 
 def test_what_is_printable() -> None:
-    """Text stays as it is, backslashes too: systemd's names have them."""
+    """Printable text is unchanged, also backslashes, which systemd's names have."""
     for text in ("", "a b", r"kubepods-pod\x2d1.slice", "über"):
         assert printable(text) == text
     assert printable("\x00\x7f\x85\t") == r"\x00\x7f\x85\x09"
@@ -152,7 +152,7 @@ def test_what_is_printable() -> None:
 
 
 def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Lines, tables and JSON."""
+    """Lines, tables and JSON escape what is not printable."""
     print_line("a\x1b")
     print_table([["NAME", "N"], ["\x1b", "1"], ["b", "10"]], numbers=True)
     print_table([["A", "B"], ["longer", ""]])
@@ -164,3 +164,13 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     assert out[4:6] == ["A       B", "longer"]
     assert out[6].isascii()
     assert json.loads(out[6]) == {r"\xff": [r"\ud800", 1, None, ["é"]]}
+
+
+def test_a_table_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Parts with the same least widths line up; a longer cell widens its own part."""
+    print_table([["A", "B"]], widths=(3,), indent=2)
+    print_table([["abc", "b"], ["longer", "c"]], widths=(3,), indent=2)
+    print_table([["a", "b", "c"]], widths=(3,), indent=2)
+    assert capsys.readouterr().out.splitlines() == [
+        *("  A    B", "  abc     b", "  longer  c", "  a    b  c")
+    ]

@@ -42,7 +42,7 @@ def run(tmp_path: Path, *options: str) -> int:
 def test_the_table_says_what_was_done(
     tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Path, original, ours, now and action; what others changed stays, and says so."""
+    """A value that another program changed since is kept, and the table says so."""
     assert run(tmp_path) == 0
     head, qos, pod = capsys.readouterr().out.splitlines()
     assert head.split() == ["PATH", "ORIGINAL", "OURS", "NOW", "ACTION"]
@@ -61,7 +61,7 @@ def test_the_table_says_what_was_done(
 def test_a_dry_run_says_what_would_be_done(
     tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is written, and the journal stays."""
+    """No file is written, and the journal keeps its rows."""
     for _ in range(2):
         assert run(tmp_path, "--dry-run") == 0
         assert "200  would be restored\n" in capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_a_dry_run_says_what_would_be_done(
 def test_json_for_programs(
     tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One object per file, with what the table has; an empty list if there is none."""
+    """JSON has one object per file, or an empty list."""
     assert run(tmp_path, "--json") == 0
     first, second = json.loads(capsys.readouterr().out)
     assert first == {
@@ -93,7 +93,7 @@ def test_json_for_programs(
 def test_what_cannot_be_put_back_is_exit_1(
     tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The row says why, and is there for the next try."""
+    """The row says why, and stays in the journal for the next try."""
     file = tmp_path / "cgroup" / QOS.strip("/") / "cpu.weight"
     kept = file.rename(tmp_path / "kept")
     file.mkdir()
@@ -111,7 +111,7 @@ def test_the_state_directory_comes_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """NRIPLUGIN_STATE_DIR is where the journal is, unless --state-dir is."""
+    """NRIPLUGIN_STATE_DIR names the directory, unless --state-dir does."""
     monkeypatch.setenv("NRIPLUGIN_STATE_DIR", str(tmp_path / "state"))
     assert main(["restore", "--cgroup-root", str(tmp_path / "cgroup")]) == 0
     assert tree.get(Type.CPU_WEIGHT, QOS) == 100
@@ -125,7 +125,7 @@ def test_the_state_directory_comes_from_the_environment(
 def test_a_directory_that_is_not_there_is_the_users_mistake(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A mistyped --state-dir is not taken for a node without changes."""
+    """A mistyped --state-dir must not look like a node without changes."""
     assert main(["restore", "--state-dir", str(tmp_path / "typo")]) == 2
     assert capsys.readouterr().err == (
         f"nriplugin: --state-dir: '{tmp_path}/typo', expected a directory\n"
@@ -135,7 +135,7 @@ def test_a_directory_that_is_not_there_is_the_users_mistake(
 def test_without_a_journal_there_is_nothing_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing was ever changed; and no journal is made by asking."""
+    """Without a journal nothing is restored, and none is created."""
     assert main(["restore", "--state-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out == (
         f"nothing to restore: {tmp_path} has no journal with entries\n"
@@ -177,7 +177,7 @@ def test_a_journal_that_may_not_be_read_is_the_users_mistake(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It is not taken for a node on which nothing was changed."""
+    """A journal without access must not look like a node without changes."""
     # Not in tmp_path: above that, there may be directories of the user's alone.
     with TemporaryDirectory() as name:
         state, options = Path(name), []
@@ -199,5 +199,5 @@ def test_a_journal_that_may_not_be_read_is_the_users_mistake(
     assert output.out == ""
     assert output.err == (
         f"nriplugin: {named}: {name!r}, expected a directory whose journal you may "
-        "read and write: it is root's, or that of whoever ran the plugin\n"
+        "read and write: it belongs to root, or to the user who ran the plugin\n"
     )

@@ -1,4 +1,4 @@
-"""Links between our documents, and what they lead to."""
+"""Links between the documents of this repository."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ DOCUMENTS = [*TOP.glob("*.md"), *TOP.glob("docs/*.md"), TOP / "deploy/README.md"
 
 
 def anchors(path: Path) -> set[str]:
-    """Return what headings can be linked by, in GitHub's spelling."""
+    """Return the anchors of all headings, in GitHub's spelling."""
     headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(path: Path) -> None:
-    """To a file that is there, and to a heading that is in it."""
+    """The file of every link exists and has the heading that the link names."""
     for link in re.findall(r"\]\(([^)]+)\)", path.read_text()):
         if "://" in link:
             continue
@@ -30,7 +30,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 
 def test_what_stays_behind_is_said_where_it_is_put_back() -> None:
-    """Whoever reads of `restore` learns what it cannot restore."""
+    """A page about `restore` links to what `restore` cannot restore."""
     for path in (TOP / "deploy/README.md", TOP / "docs/configuration.md"):
         assert "nriplugin restore" in path.read_text()
         assert "#removing-it" in path.read_text()

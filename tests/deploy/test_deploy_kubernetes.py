@@ -74,7 +74,7 @@ def kustomized(tmp_path: Path, components: tuple[str, ...]) -> dict[str, Any]:
 
 
 def test_every_file_is_yaml_of_a_known_kind() -> None:
-    """And those that kustomize is told of are there."""
+    """Every file that a kustomization names exists."""
     kinds = {str(p.relative_to(DIRECTORY)): read(p) for p in DIRECTORY.rglob("*.yaml")}
     assert {name: document["kind"] for name, document in kinds.items()} == {
         "configmap.yaml": "ConfigMap",
@@ -87,7 +87,7 @@ def test_every_file_is_yaml_of_a_known_kind() -> None:
 
 
 def test_it_has_no_privilege_but_being_root(daemonset: Any) -> None:
-    """The directory of the socket is root's; nothing else takes any."""
+    """The socket's directory belongs to root; nothing else needs a privilege."""
     pod, container = pod_of(daemonset), container_of(daemonset)
     assert container["securityContext"] == {
         "runAsUser": 0,
@@ -104,20 +104,20 @@ def test_it_has_no_privilege_but_being_root(daemonset: Any) -> None:
 
 
 def test_it_has_no_access_to_the_api(daemonset: Any) -> None:
-    """No token, and so nothing to take away."""
+    """The pod has no token of the API server."""
     assert pod_of(daemonset)["automountServiceAccountToken"] is False
     assert "serviceAccountName" not in pod_of(daemonset)
 
 
 def test_two_are_never_on_one_node(daemonset: Any) -> None:
-    """Both would set the same keys, and the runtime fails the container."""
+    """Two plugins would set the same keys, and the runtime would fail containers."""
     strategy = daemonset["spec"]["updateStrategy"]
     assert strategy["type"] == "RollingUpdate"
     assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
 
 
 def test_it_is_on_every_node_and_stays_there(daemonset: Any) -> None:
-    """Whatever the taint; and it is not evicted before what it serves."""
+    """The pod tolerates every taint and has a priority against eviction."""
     pod = pod_of(daemonset)
     assert pod["tolerations"] == [{"operator": "Exists"}]
     assert pod["priorityClassName"] == "system-node-critical"
@@ -128,13 +128,13 @@ def test_it_is_on_every_node_and_stays_there(daemonset: Any) -> None:
 
 
 def test_the_selector_finds_its_pods(daemonset: Any) -> None:
-    """Or the API server refuses it."""
+    """The API server refuses a DaemonSet whose selector does not match its pods."""
     labels = daemonset["spec"]["template"]["metadata"]["labels"]
     assert daemonset["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
 def test_only_three_places_are_mounted_and_none_for_writing(daemonset: Any) -> None:
-    """The directory of the socket, our configuration, and the cgroups to read."""
+    """The socket's directory, the configuration and the cgroups, all read-only."""
     assert mounts_of(daemonset) == {
         os.path.dirname(DEFAULT_SOCKET): (os.path.dirname(DEFAULT_SOCKET), False),
         "/etc/nriplugin": (None, False),
@@ -143,7 +143,7 @@ def test_only_three_places_are_mounted_and_none_for_writing(daemonset: Any) -> N
 
 
 def test_nothing_is_mounted_that_stays_behind(daemonset: Any) -> None:
-    """A socket or a subPath is the old one after a restart or a change."""
+    """A mounted socket or subPath would not follow a restart or a change."""
     for mount in container_of(daemonset)["volumeMounts"]:
         assert "subPath" not in mount
     for volume in pod_of(daemonset)["volumes"]:
@@ -151,7 +151,7 @@ def test_nothing_is_mounted_that_stays_behind(daemonset: Any) -> None:
 
 
 def test_the_command_is_one_that_we_have(daemonset: Any) -> None:
-    """With options that the parser knows, and paths that are mounted."""
+    """The parser knows the options, and every path in them is mounted."""
     container = container_of(daemonset)
     program, command, *options = container["command"]
     assert (program, command) == ("nriplugin", "run")
@@ -164,7 +164,7 @@ def test_the_command_is_one_that_we_have(daemonset: Any) -> None:
 
 
 def test_the_configuration_is_one_that_we_read(daemonset: Any) -> None:
-    """And with it everything is as without."""
+    """The ConfigMap holds a valid configuration that changes no default."""
     configmap = read(DIRECTORY / "configmap.yaml")
     (named,) = (v for v in pod_of(daemonset)["volumes"] if "configMap" in v)
     assert named["configMap"]["name"] == configmap["metadata"]["name"]
@@ -174,7 +174,7 @@ def test_the_configuration_is_one_that_we_read(daemonset: Any) -> None:
 
 
 def test_kustomize_takes_it(tmp_path: Path, daemonset: Any) -> None:
-    """As it is, in one namespace."""
+    """kustomize builds the directory as it is, in one namespace."""
     made = kustomized(tmp_path, ())
     assert set(made) == {"ConfigMap", "DaemonSet"}
     assert {one["metadata"].pop("namespace") for one in made.values()} == {
@@ -184,7 +184,7 @@ def test_kustomize_takes_it(tmp_path: Path, daemonset: Any) -> None:
 
 
 def test_writing_cgroups_is_a_component(tmp_path: Path, daemonset: Any) -> None:
-    """It adds the journal's place, and lifts one read-only; nothing else changes."""
+    """It adds the state directory, makes the cgroups writable, and changes no more."""
     made = kustomized(tmp_path, ("cgroup-writes",))["DaemonSet"]
     assert mounts_of(made) == mounts_of(daemonset) | {
         f"/host{ROOT}": (ROOT, True),
@@ -195,7 +195,7 @@ def test_writing_cgroups_is_a_component(tmp_path: Path, daemonset: Any) -> None:
 
 
 def test_systemd_is_a_component(tmp_path: Path, daemonset: Any) -> None:
-    """The bus is where a detected node looks for it."""
+    """The bus is mounted where a detected node looks for it."""
     made = kustomized(tmp_path, COMPONENTS)["DaemonSet"]
     bus = os.path.dirname(SYSTEM_BUS)
     assert mounts_of(made)[f"/host{bus}"] == (bus, False)

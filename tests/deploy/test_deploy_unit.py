@@ -29,7 +29,7 @@ def service() -> dict[str, list[str]]:
 
 
 def test_systemd_understands_it(tmp_path: Path) -> None:
-    """Every section, key and value."""
+    """systemd knows every section, key and value of the units."""
     if shutil.which("systemd-analyze") is None:
         need("systemd", "systemd-analyze is not installed")
     unit = tmp_path / UNIT.name
@@ -47,7 +47,7 @@ def test_systemd_understands_it(tmp_path: Path) -> None:
 
 
 def test_the_command_is_one_that_we_have(service: dict[str, list[str]]) -> None:
-    """With options that the parser knows."""
+    """The parser knows the options of ExecStart."""
     (line,) = service["ExecStart"]
     program, command, *options = line.split()
     assert (Path(program).name, command) == ("nriplugin", "run")
@@ -59,20 +59,20 @@ def test_the_command_is_one_that_we_have(service: dict[str, list[str]]) -> None:
 def test_a_mistake_of_the_users_is_not_tried_again(
     service: dict[str, list[str]],
 ) -> None:
-    """Exit code 2 means that; everything else is."""
+    """systemd restarts the service after every exit code but 2."""
     assert service["Restart"] == ["always"]
     assert service["RestartPreventExitStatus"] == ["2"]
 
 
 def test_a_reload_is_sighup(service: dict[str, list[str]]) -> None:
-    """Which is when the configuration is read again."""
+    """`systemctl reload` sends SIGHUP, at which the configuration is read again."""
     assert service["ExecReload"] == ["/bin/sh -c 'kill -HUP $MAINPID'"]
 
 
 def test_it_may_write_its_journal_and_cgroups_and_nothing_else(
     service: dict[str, list[str]],
 ) -> None:
-    """The state directory is the only place of its own."""
+    """The only directory of its own is the state directory."""
     assert service["ProtectSystem"] == ["strict"]
     assert f"/var/lib/{service['StateDirectory'][0]}" == STATE_DIR
     assert service["ProtectControlGroups"] == ["no"]
@@ -80,7 +80,7 @@ def test_it_may_write_its_journal_and_cgroups_and_nothing_else(
 
 
 def test_it_has_no_privilege_but_being_root(service: dict[str, list[str]]) -> None:
-    """No capability, no network, no way to get one."""
+    """The unit has no capability, no network, and no way to get one."""
     assert "User" not in service
     for key, value in {
         "CapabilityBoundingSet": "",
@@ -98,5 +98,5 @@ def test_it_has_no_privilege_but_being_root(service: dict[str, list[str]]) -> No
 def test_the_journal_may_do_what_a_database_does(
     service: dict[str, list[str]],
 ) -> None:
-    """As root it calls fchown, which is one of the privileged calls: none is barred."""
+    """SQLite calls fchown as root, so the unit's filter must allow privileged calls."""
     assert service["SystemCallFilter"] == ["@system-service"]

@@ -12,7 +12,13 @@ from support.trees import CONTAINER, CONTAINER_ID, POD, UID, make
 from nriplugin.convert import Curve
 from nriplugin.engine.curve import Observation, recognise_curve
 from nriplugin.engine.model import Use
-from nriplugin.node.observe import container_cgroup, held, memory_use, observe
+from nriplugin.node.observe import (
+    container_cgroup,
+    files_not_holding,
+    held,
+    memory_use,
+    observe,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -158,3 +164,17 @@ def test_from_files_to_a_curve() -> None:
     recognised = recognise_curve([found, Observation(1024, 100)], UID)
     assert recognised.curve is Curve.KEP
     assert "of this pod" in recognised.evidence
+
+
+def test_files_that_do_not_hold_their_value() -> None:
+    """Values are compared as the kernel shows them; an unreadable file holds none."""
+    kernel = kernel_with(
+        files=[
+            (f"{CONTAINER}/cpu.max", "max 100000"),
+            (f"{CONTAINER}/memory.max", "4096"),
+            (f"{CONTAINER}/cpu.weight", "100"),
+        ]
+    )
+    wanted = {"cpu.max": "max", "memory.max": "5000", "cpu.weight": "59", "gone": "1"}
+    missing = files_not_holding(kernel.tree, CONTAINER, wanted)
+    assert missing == {"cpu.weight": "59", "gone": "1"}

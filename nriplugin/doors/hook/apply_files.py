@@ -1,14 +1,16 @@
-"""Writes a decision to the container's cgroup, journalled like every other write."""
+"""Writes a decision to the container's cgroup, and to its pod's where decided so.
+
+Every write is journalled first, like those of the other doors, so that
+`nriplugin restore` can undo it. Only containers that need a write import this module:
+it brings the journal and SQLite along.
+"""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR, Journal
-from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.engine.decision import Level, When
-from nriplugin.node.direct_writes import DirectWriter, updates_of
+from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,12 +20,12 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.writing.updates import Outcome
     from nriplugin.engine.decision import Write
 
-# A hook sees no container end. When the journal has grown to this, every hook drops the
-# rows of cgroups that are gone; those that are there are not so many.
+# A hook never sees a container end. Once the journal has this size, every hook drops
+# the rows of cgroups that no longer exist; living containers need far less.
 _SWEEP_BYTES = 1 << 20
 
 
-def write_all(
+def apply_files(
     files: Mapping[str, str],
     writes: Sequence[Write],
     *,
@@ -31,46 +33,42 @@ def write_all(
     tree: Tree,
     cgroup: str,
     in_pod: bool,
-    environ: Mapping[str, str],
     state_dir: str | None,
 ) -> list[Outcome]:
-    """Write a container's files, and whatever else was decided, in the right order.
+    """Write a container's files and the other decided writes, in the right order.
 
-    Of a container that is no pod's, only its own cgroup is written: what is above it
-    is shared with others, and nobody's who could have asked for it.
+    For a container without a pod, only its own cgroup is written: the cgroups above it
+    are shared, and their owners did not ask for anything.
 
     Raises:
-        JournalError: there is nowhere to keep the originals, so nothing is written.
+        JournalError: the journal cannot be opened; nothing was written.
     """
-    directory = state_dir or environ.get(ENV_STATE_DIR) or STATE_DIR
-    journal = None if node.plain and state_dir is None else Journal(directory)
+    writer = DirectWriter.of(node, tree, state_dir)
     try:
-        executor = Executor(tree, journal=journal, writer=node.writer())
-        hands = DirectWriter(tree, executor)
         if in_pod:
-            outcomes = _write_in_pod(hands, files, writes, cgroup)
+            outcomes = _apply_in_pod(writer, files, writes, cgroup)
         else:
-            own = [w for w in writes if w.level is Level.CONTAINER]
-            values = [*files.items(), *((w.file, w.value) for w in own)]
-            updates = [u for f, v in values for u in updates_of(f, v, cgroup)]
-            outcomes = executor.update_batch(updates)
-        if journal is not None and os.path.getsize(journal.path) >= _SWEEP_BYTES:
-            executor.sweep()
+            own = {w.file: w.value for w in writes if w.level is Level.CONTAINER}
+            outcomes = writer.put_outside_pods({**files, **own}, cgroup)
+        writer.sweep_large_journal(_SWEEP_BYTES)
     finally:
-        if journal is not None:
-            journal.close()
+        writer.close()
     return outcomes
 
 
-def _write_in_pod(
-    hands: DirectWriter, files: Mapping[str, str], writes: Sequence[Write], cgroup: str
+def _apply_in_pod(
+    writer: DirectWriter,
+    files: Mapping[str, str],
+    writes: Sequence[Write],
+    cgroup: str,
 ) -> list[Outcome]:
     pod = cgroup.rpartition("/")[0]
-    # Sums above are read and written with this container's own files in one go, so that
-    # another hook's sum has its part in it.
-    with hands.exclusive():
+    # The pod's value may be a sum over its containers. The lock is held from reading
+    # the siblings until this container's own files are written: a hook that runs at the
+    # same time for a sibling then finds this container's part in the sum.
+    with writer.exclusive():
         return [
-            *hands.carry_out(writes, When.BEFORE, pod, cgroup),
-            *hands.put(files, cgroup),
-            *hands.carry_out(writes, When.AFTER, pod, cgroup),
+            *writer.carry_out(writes, When.BEFORE, pod, cgroup),
+            *writer.put(files, cgroup),
+            *writer.carry_out(writes, When.AFTER, pod, cgroup),
         ]

@@ -1,7 +1,9 @@
-"""What the runtime hands over: the state on standard input, and the bundle it names.
+"""Reads what the runtime hands to a hook: the state, and the bundle that it names.
 
-A hook must not be brought down by what it reads, so everything is limited in size and
-checked for its type.
+The state is a JSON object on standard input; the bundle is a directory with the
+container's config.json, its "spec". Neither can be trusted to be well-formed, and a
+hook must not crash because of them: every read has a size limit, and every value is
+checked for its type before it is used.
 """
 
 from __future__ import annotations
@@ -12,19 +14,19 @@ from typing import Any, NamedTuple
 
 from nriplugin.errors import NRIPluginError
 
-# A state repeats the annotations, of which Kubernetes allows 256 KiB.
+# The state repeats the annotations of the pod, of which Kubernetes allows 256 KiB.
 MAX_STATE_BYTES = 4 << 20
-# Real ones have some 50 KiB.
+# The config.json of a real container has about 50 KiB.
 MAX_SPEC_BYTES = 16 << 20
 
 _CHUNK_BYTES = 1 << 16
 
 
 class HookError(NRIPluginError):
-    """What the runtime gave cannot be used: one line, and why."""
+    """The state, the bundle or the cgroup cannot be used; the text says why."""
 
 
-class State(NamedTuple):
+class ContainerState(NamedTuple):
     """The state of a container that is being created."""
 
     id: str
@@ -32,32 +34,32 @@ class State(NamedTuple):
     pid: int | None = None
 
 
-def read_state(fd: int) -> State:
-    """Read the state from a descriptor, up to its end.
+def read_state(fd: int) -> ContainerState:
+    """Read the state from a file descriptor, up to the end of the file.
 
     Raises:
-        HookError: too long, not JSON, or without an ID and a bundle.
+        HookError: the state is too long, not JSON, or has no ID or no bundle.
     """
     try:
         content = _read_all(fd, MAX_STATE_BYTES)
     except OSError as exc:
         raise HookError(f"state: {exc.strerror}") from exc
     state = _parse(content, "state")
-    identity, bundle, pid = state.get("id"), state.get("bundle"), state.get("pid")
-    if not isinstance(identity, str) or not identity:
-        raise HookError(f"state: id: {identity!r:.60}, expected a name")
+    container_id, bundle, pid = state.get("id"), state.get("bundle"), state.get("pid")
+    if not isinstance(container_id, str) or not container_id:
+        raise HookError(f"state: id: {container_id!r:.60}, expected a name")
     if not isinstance(bundle, str) or not bundle.startswith("/") or "\0" in bundle:
         raise HookError(f"state: bundle: {bundle!r:.60}, expected an absolute path")
     if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0:
         pid = None
-    return State(identity, bundle, pid)
+    return ContainerState(container_id, bundle, pid)
 
 
 def read_spec(bundle: str) -> dict[str, Any]:
-    """Read the `config.json` of a bundle.
+    """Read the config.json of a bundle.
 
     Raises:
-        HookError: not there, too long, or not a JSON object.
+        HookError: the file is missing, too long, or not a JSON object.
     """
     path = f"{bundle}/config.json"
     try:
@@ -69,8 +71,8 @@ def read_spec(bundle: str) -> dict[str, Any]:
     return _parse(content, path)
 
 
-def mapping(document: dict[str, Any], *keys: str) -> dict[str, Any]:
-    """Return an object inside a document; an empty one where there is none."""
+def object_in(document: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """Return the JSON object at a path of keys; an empty one if there is none."""
     for key in keys:
         document = document.get(key) or {}
         if not isinstance(document, dict):
@@ -78,16 +80,20 @@ def mapping(document: dict[str, Any], *keys: str) -> dict[str, Any]:
     return document
 
 
-def texts(text: object) -> dict[str, str]:
-    """Return what is text in a JSON object, or in the text of one."""
-    if isinstance(text, str):
+def string_entries(value: object) -> dict[str, str]:
+    """Return the entries of a JSON object whose values are strings.
+
+    The object may also be given as JSON text, as CRI-O keeps some in annotations.
+    Anything else has no entries.
+    """
+    if isinstance(value, str):
         try:
-            text = json.loads(text)
+            value = json.loads(value)
         except (ValueError, RecursionError):
             return {}
-    if not isinstance(text, dict):
+    if not isinstance(value, dict):
         return {}
-    return {key: value for key, value in text.items() if isinstance(value, str)}
+    return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
 def _read_all(fd: int, limit: int) -> bytes:
@@ -99,13 +105,13 @@ def _read_all(fd: int, limit: int) -> bytes:
     return content
 
 
-def _parse(content: bytes, what: str) -> dict[str, Any]:
+def _parse(content: bytes, source: str) -> dict[str, Any]:
     try:
         document = json.loads(content)
     except RecursionError:
-        raise HookError(f"{what!s:.200}: nested too deeply") from None
+        raise HookError(f"{source!s:.200}: nested too deeply") from None
     except ValueError as exc:
-        raise HookError(f"{what!s:.200}: not JSON: {exc!s:.100}") from exc
+        raise HookError(f"{source!s:.200}: not JSON: {exc!s:.100}") from exc
     if not isinstance(document, dict):
-        raise HookError(f"{what!s:.200}: expected a JSON object")
+        raise HookError(f"{source!s:.200}: expected a JSON object")
     return document

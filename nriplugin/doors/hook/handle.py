@@ -1,14 +1,26 @@
-"""From the runtime's words to the kernel's files: read, decide, write."""
+"""What the hook does for one container: read the bundle, decide, write.
+
+The runtime has already written its own values. A file that holds the decided value is
+left as it is, so for most containers nothing is written and the modules that write are
+never imported.
+
+A failure belongs to the handler that wanted the file. If that handler's failure policy
+is `fail`, HandlerFailed ends the hook and the container does not start. Every other
+failure becomes a line of text, and the container starts.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.types.tree import Tree
-from nriplugin.cgroup.writing.kernel_text import same
-from nriplugin.cgroup.writing.updates import Status
 from nriplugin.convert.readers import from_oci
-from nriplugin.doors.hook.bundle import mapping, read_spec, read_state, texts
+from nriplugin.doors.hook.bundle import (
+    object_in,
+    read_spec,
+    read_state,
+    string_entries,
+)
 from nriplugin.doors.hook.host import facts_for
 from nriplugin.doors.hook.identity import identify_container, pod_labels
 from nriplugin.doors.hook.own_cgroup import own_cgroup
@@ -16,129 +28,80 @@ from nriplugin.engine.deciding import decide
 from nriplugin.engine.decision import RESOURCES, HandlerFailed, Reason
 from nriplugin.engine.model import Container, Pod
 from nriplugin.errors import NRIPluginError
-from nriplugin.node.observe import held
-from nriplugin.node.protection import without_effect
+from nriplugin.node.observe import files_not_holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.locate.identify import CgroupIdentity
     from nriplugin.cgroup.writing.updates import Outcome
-    from nriplugin.doors.hook.bundle import State
-    from nriplugin.doors.hook.host import Surroundings
-    from nriplugin.doors.hook.identity import Identity
+    from nriplugin.doors.hook.bundle import ContainerState
+    from nriplugin.doors.hook.host import Host
+    from nriplugin.doors.hook.identity import ContainerIdentity
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.settings import EngineConfig
 
-_BAD = (Status.FAILED, Status.REFUSED)
-# What is wrong with our work, rather than with somebody's wish.
-_OURS = (Reason.CONVERSION, Reason.ERROR)
+# Reasons of a refusal that are failures of nriplugin. The others are about a value that
+# a user asked for and that cannot be given: those are only remarked on.
+_FAILURES = (Reason.CONVERSION, Reason.ERROR)
 
 
-class Done(NamedTuple):
-    """What became of a container: nothing to say, if all went well."""
+class HookResult(NamedTuple):
+    """What to tell about a container; both lists are empty if all went well."""
 
     failures: list[str]
     remarks: list[str]
 
 
-NOTHING = Done([], [])
-
-
 def handle(
-    fd: int,
-    config: EngineConfig,
-    around: Surroundings,
-    *,
-    environ: Mapping[str, str],
-    state_dir: str | None = None,
-) -> Done:
-    """Give the container whose state is read from a descriptor its files.
+    fd: int, config: EngineConfig, host: Host, *, state_dir: str | None = None
+) -> HookResult:
+    """Give the container whose state is read from a file descriptor its files.
 
     Raises:
-        HandlerFailed: a handler could not do its work, and is configured to fail.
-        NRIPluginError: there is no telling what the container is to get, or no way to
-            write it.
+        HandlerFailed: a handler with the failure policy `fail` could not do its work.
+        NRIPluginError: the decision cannot be made, or nothing can be written.
     """
     state = read_state(fd)
-    if around.version.number != 2:
-        return NOTHING
+    if host.version.number != 2:
+        return HookResult([], [])
     spec = read_spec(state.bundle)
-    annotations = texts(spec.get("annotations"))
+    annotations = string_entries(spec.get("annotations"))
     identity = identify_container(annotations)
     if identity.sandbox:
-        return NOTHING
-    cgroups_path = mapping(spec, "linux").get("cgroupsPath")
-    cgroup, place = own_cgroup(
+        return HookResult([], [])
+    cgroups_path = object_in(spec, "linux").get("cgroupsPath")
+    cgroup, kube_cgroup = own_cgroup(
         state.id,
         cgroups_path if isinstance(cgroups_path, str) else "",
-        around.process_cgroups(state.pid),
+        host.process_cgroups(state.pid),
     )
     labels = pod_labels(state.bundle, identity) if config.rules else {}
-    pod = _pod(identity, annotations, labels, place)
-    container = _container(state, identity, spec, place)
-    node = around.node(place)
+    pod = _pod(identity, annotations, labels, kube_cgroup)
+    container = _container(state, identity, spec, kube_cgroup)
+    node = host.node_of(kube_cgroup)
     with node.open_files() as opened:
-        tree = Tree(opened, around.version.number)
+        tree = Tree(opened, host.version.number)
         decision = decide(pod, container, facts_for(node, tree, cgroup), config)
-        files = _missing(decision, config, tree, cgroup)
-        done = _told(decision)
-        if not (files or decision.writes):
-            return done
-        failures = _write(
-            decision,
-            files,
-            node=node,
-            tree=tree,
-            cgroup=cgroup,
-            in_pod=place is not None,
-            environ=environ,
-            state_dir=state_dir,
-        )
-        remarks = []
-        if place is not None:
-            pod_cgroup = cgroup.rpartition("/")[0]
-            raised = decision.settings.memory_qos.raise_ancestors
-            gaps = without_effect(
-                tree, pod_cgroup, cgroup, decision.files, raised=raised
+        files = files_not_holding(tree, cgroup, _files_to_check(decision, config))
+        result = _refusals(decision)
+        if files or decision.writes:
+            in_pod = kube_cgroup is not None
+            result.failures.extend(
+                _write(decision, files, node, tree, cgroup, in_pod, state_dir=state_dir)
             )
-            remarks = [gap.text for gap in gaps]
-    return Done(done.failures + failures, done.remarks + remarks)
-
-
-def _write(
-    decision: Decision,
-    files: Mapping[str, str],
-    **where: Any,  # noqa: ANN401 - what `write_all` wants to know
-) -> list[str]:
-    """Write, and return what went wrong, unless that has to stop the container."""
-    # Late: most containers have everything already.
-    from nriplugin.doors.hook.apply_files import write_all
-
-    try:
-        outcomes = write_all(files, decision.writes, **where)
-    except NRIPluginError as exc:
-        _fail_for(_handlers(decision, files).values(), decision, str(exc))
-        raise
-    return _judged(outcomes, decision, files)
-
-
-def _told(decision: Decision) -> Done:
-    """Return what the engine has to say about its decision."""
-    failures: list[str] = []
-    remarks = list(decision.warnings)
-    for one in decision.refused:
-        ours = one.reason in _OURS
-        (failures if ours else remarks).append(f"{one.handler}: {one.text}")
-    return Done(failures, remarks)
+            if in_pod:
+                result.remarks.extend(_protection_gaps(decision, tree, cgroup))
+    return result
 
 
 def _pod(
-    identity: Identity,
+    identity: ContainerIdentity,
     annotations: Mapping[str, str],
     labels: Mapping[str, str],
-    place: CgroupIdentity | None,
+    kube_cgroup: CgroupIdentity | None,
 ) -> Pod:
     pod = Pod(
         uid=identity.uid,
@@ -147,60 +110,104 @@ def _pod(
         labels=labels,
         annotations=annotations,
     )
-    if place is None:
+    if kube_cgroup is None:
         return pod
     return pod._replace(
-        uid=place.pod_uid or identity.uid,
-        qos_class=place.qos_class,
+        uid=kube_cgroup.pod_uid or identity.uid,
+        qos_class=kube_cgroup.qos_class,
     )
 
 
 def _container(
-    state: State, identity: Identity, spec: dict[str, Any], place: CgroupIdentity | None
+    state: ContainerState,
+    identity: ContainerIdentity,
+    spec: dict[str, Any],
+    kube_cgroup: CgroupIdentity | None,
 ) -> Container:
-    # Outside of a pod the score says nothing about a request.
-    score = None if place is None else mapping(spec, "process").get("oomScoreAdj")
-    whole = isinstance(score, int) and not isinstance(score, bool)
+    # kubelet computes oom_score_adj from the memory request, which the engine therefore
+    # derives from it. Outside of a pod the score says nothing about a request.
+    score = None
+    if kube_cgroup is not None:
+        score = object_in(spec, "process").get("oomScoreAdj")
+    is_integer = isinstance(score, int) and not isinstance(score, bool)
     return Container(
         name=identity.container,
         id=state.id,
-        resources=from_oci(mapping(spec, "linux").get("resources")),
-        oom_score_adj=score if whole else None,
+        resources=from_oci(object_in(spec, "linux").get("resources")),
+        oom_score_adj=score if is_integer else None,
     )
 
 
-def _missing(
-    decision: Decision, config: EngineConfig, tree: Tree, cgroup: str
-) -> dict[str, str]:
-    """Return the files that do not hold their value yet.
+def _files_to_check(decision: Decision, config: EngineConfig) -> Mapping[str, str]:
+    """Return the decided files, without a weight that the runtime has just set itself.
 
-    Without a curve, a weight is the runtime's own, and the runtime has just set it.
+    A configuration that names no curve means the runtime's own curve. The hook cannot
+    know which one that is, but the runtime has written cpu.weight by it a moment ago.
+    A weight that another handler than `resources` decided is checked all the same.
     """
-    missing = {}
-    for file, value in decision.files.items():
-        ours = config.curve is not None or decision.why(file).handler != RESOURCES
-        if file == "cpu.weight" and not ours:
-            continue
-        there = held(tree, cgroup, file)
-        if there is None or not same(file, value, there):
-            missing[file] = value
-    return missing
+    files = decision.files
+    weight = "cpu.weight"
+    if config.curve is not None or weight not in files:
+        return files
+    if decision.why(weight).handler != RESOURCES:
+        return files
+    return {file: value for file, value in files.items() if file != weight}
 
 
-def _handlers(decision: Decision, files: Iterable[str]) -> dict[str, str]:
-    """Return who wants each file that is to be written."""
-    wanted = {write.file: write.why.handler for write in decision.writes}
-    return wanted | {file: decision.why(file).handler for file in files}
+def _refusals(decision: Decision) -> HookResult:
+    """Return the warnings and refusals in a decision, sorted by who has to act."""
+    result = HookResult([], list(decision.warnings))
+    for refusal in decision.refused:
+        lines = result.failures if refusal.reason in _FAILURES else result.remarks
+        lines.append(f"{refusal.handler}: {refusal.text}")
+    return result
 
 
-def _judged(
-    outcomes: Iterable[Outcome], decision: Decision, files: Iterable[str]
+def _write(
+    decision: Decision,
+    files: Mapping[str, str],
+    node: DetectedNode,
+    tree: Tree,
+    cgroup: str,
+    in_pod: bool,
+    *,
+    state_dir: str | None,
 ) -> list[str]:
-    """Return what went wrong, unless that has to stop the container."""
-    handlers = _handlers(decision, files)
+    """Write the files and the direct writes; return one line per failure.
+
+    Raises:
+        HandlerFailed: a write of a handler with the failure policy `fail` failed.
+        NRIPluginError: nothing could be written at all.
+    """
+    # Late: most containers hold every value already.
+    from nriplugin.doors.hook.apply_files import apply_files
+
+    handlers = {write.file: write.why.handler for write in decision.writes}
+    handlers |= {file: decision.why(file).handler for file in files}
+    try:
+        outcomes = apply_files(
+            files,
+            decision.writes,
+            node=node,
+            tree=tree,
+            cgroup=cgroup,
+            in_pod=in_pod,
+            state_dir=state_dir,
+        )
+    except NRIPluginError as exc:
+        _fail_for(handlers.values(), decision, str(exc))
+        raise
+    return _failures(outcomes, decision, handlers)
+
+
+def _failures(
+    outcomes: Iterable[Outcome], decision: Decision, handlers: Mapping[str, str]
+) -> list[str]:
+    from nriplugin.cgroup.writing.updates import Status
+
     failures = []
     for outcome in outcomes:
-        if outcome.status in _BAD:
+        if outcome.status in (Status.FAILED, Status.REFUSED):
             handler = handlers.get(outcome.path.rpartition("/")[2], "")
             _fail_for([handler], decision, outcome.reason)
             failures.append(f"{handler}: {outcome.reason}")
@@ -211,3 +218,14 @@ def _fail_for(handlers: Iterable[str], decision: Decision, reason: str) -> None:
     for handler in handlers:
         if handler in decision.settings.failing:
             raise HandlerFailed(handler, reason)
+
+
+def _protection_gaps(decision: Decision, tree: Tree, cgroup: str) -> list[str]:
+    """Say where memory.min or memory.low has no effect because of a cgroup above."""
+    # Late: most decisions protect no memory.
+    from nriplugin.node.protection import without_effect
+
+    pod = cgroup.rpartition("/")[0]
+    raised = decision.settings.memory_qos.raise_ancestors
+    gaps = without_effect(tree, pod, cgroup, decision.files, raised=raised)
+    return [gap.text for gap in gaps]

@@ -1,8 +1,9 @@
 """The file in hooks.d that makes CRI-O and podman run the hook.
 
-CRI-O reads all of them when it starts, and does not start if one is not valid. So what
-is written here is checked by the rules of its reader (pkg/hooks in the module common of
-podman's), and is there as a whole or not at all.
+CRI-O reads every file in hooks.d when it starts, and refuses to start if one of them is
+not valid. So a file is checked by the rules of CRI-O's reader before it is written
+(pkg/hooks in podman's Go module `common`), and it is written beside its place and
+renamed, so that no reader ever sees half of it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from nriplugin.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Where an administrator puts them; what packages bring is in /usr/share.
+# The directory for administrators; packages install to /usr/share.
 HOOKS_DIR = "/etc/containers/oci/hooks.d"
 FILE_NAME = "90-nriplugin.json"
 STAGE = "createRuntime"
 
 VERSION = "1.0.0"
-OURS = ["nriplugin", "hook"]
+# The first arguments in every file that `install` writes, by which it is recognised.
+FIRST_ARGUMENTS = ["nriplugin", "hook"]
 
-# What the reader knows; there is no `precreate` in CRI-O.
+# The stages that CRI-O's reader knows. There is no `precreate` among them.
 KNOWN_STAGES = (
     "prestart",
     "createRuntime",
@@ -36,7 +38,7 @@ KNOWN_STAGES = (
     "poststart",
     "poststop",
 )
-# Known, but no place for this hook.
+# Stages at which this hook cannot work, and why.
 _UNFIT_STAGES = {
     "createContainer": "it runs in the container's namespaces",
     "startContainer": "it runs in the container, where nriplugin is not",
@@ -46,13 +48,14 @@ FIT_STAGES = tuple(stage for stage in KNOWN_STAGES if stage not in _UNFIT_STAGES
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}")
 _MAX_PATTERN = 256
-# What Go's regular expressions and Python's both have, and mean the same by. No counts
-# in braces, which Go limits, and no quantifier after another: `a*+` is Python's only.
+# The syntax that Go's and Python's regular expressions share, with the same meaning. It
+# leaves out counts in braces, which Go limits, and a quantifier after another one: only
+# Python knows `a*+`.
 _SHARED_SYNTAX = re.compile(
     r"""(?:
         \(\?: | [()|^$.]                   # groups, alternatives, anchors
-        | \\[dwsDWSbB] | \\[^A-Za-z0-9]    # kinds of characters, signs as themselves
-        | [^\\\[\](){}|^$.*+?]             # what stands for itself
+        | \\[dwsDWSbB] | \\[^A-Za-z0-9]    # character classes, escaped punctuation
+        | [^\\\[\](){}|^$.*+?]             # a character that stands for itself
         | \[\^? (?: \\[dwsDWS] | \\[^A-Za-z0-9] | [^\\\[\]&~|^-] )
           (?: \\[dwsDWS] | \\[^A-Za-z0-9] | [^\\\[\]&~|-] | -(?!-) )* \]
         | (?<=[^*+?(|^]) [*+?]
@@ -70,13 +73,14 @@ def hook_document(
     """Return the content of the file.
 
     Args:
-        executable: the path of `nriplugin`.
-        arguments: what follows `nriplugin hook` on its command line.
-        stage: when it runs.
-        annotations: KEY=REGEX, all of which a container has to have; none is always.
+        executable: the path of the program `nriplugin`.
+        arguments: the options after `nriplugin hook` on its command line.
+        stage: the stage of a container's life at which the hook runs.
+        annotations: KEY=REGEX conditions, all of which a container has to meet; without
+            any, the hook runs for every container.
 
     Raises:
-        ConfigError: CRI-O would not start with it, or the hook could not work.
+        ConfigError: CRI-O would not start with this file, or the hook could not work.
     """
     if stage in _UNFIT_STAGES:
         expected = f"{_listed(FIT_STAGES)}: {_UNFIT_STAGES[stage]}"
@@ -90,7 +94,7 @@ def hook_document(
         "version": VERSION,
         "hook": {
             "path": executable,
-            "args": [*OURS, *arguments],
+            "args": [*FIRST_ARGUMENTS, *arguments],
             "timeout": RUNTIME_SECONDS,
         },
         "when": when,
@@ -101,7 +105,7 @@ def hook_document(
 
 
 def validate(document: Mapping[str, Any]) -> None:
-    """Check a file's content as its reader does, and for what only fails later.
+    """Check a file's content as CRI-O does when it starts, and what fails later.
 
     Raises:
         ConfigError: names the field, the value, and what was expected.
@@ -135,22 +139,25 @@ def validate(document: Mapping[str, Any]) -> None:
 def install(
     document: Mapping[str, Any], directory: str, name: str, *, force: bool = False
 ) -> str:
-    """Write the file as a whole; return its path.
+    """Write the file and return its path.
 
-    The usual directory is made if it is missing, another one has to be there.
+    The default directory is created if it is missing; any other has to exist.
 
     Raises:
-        ConfigError: no such directory, or a file there that is not ours.
-        OSError: it cannot be written.
+        ConfigError: the directory does not exist, or `install` did not write the file
+            that is there now.
+        OSError: the file cannot be written.
     """
     path = hook_file(directory, name)
     if directory == HOOKS_DIR:
         os.makedirs(directory, mode=0o755, exist_ok=True)
     if not os.path.isdir(directory):
         raise ConfigError(f"--hooks-dir: {directory!r}, expected a directory")
-    if os.path.lexists(path) and not is_ours(path) and not force:
-        raise ConfigError(f"{path}: not one of ours, expected none (or use --force)")
-    # Readers look at *.json only.
+    if os.path.lexists(path) and not was_installed(path) and not force:
+        raise ConfigError(
+            f"{path}: nriplugin did not write this file; expected no file (or --force)"
+        )
+    # CRI-O reads only *.json, so it does not see this file before it is complete.
     fd, temporary = tempfile.mkstemp(prefix=".nriplugin-", dir=directory)
     try:
         with open(fd, "w", encoding="utf-8") as file:
@@ -166,17 +173,19 @@ def install(
 
 
 def uninstall(directory: str, name: str) -> str | None:
-    """Remove the file; return its path, or None where there is none.
+    """Remove the file; return its path, or None if there is no such file.
 
     Raises:
-        ConfigError: the file is not ours.
-        OSError: it cannot be removed.
+        ConfigError: `install` did not write the file.
+        OSError: the file cannot be removed.
     """
     path = hook_file(directory, name)
     if not os.path.lexists(path):
         return None
-    if not is_ours(path):
-        raise ConfigError(f"{path}: not one of ours, expected what `install` wrote")
+    if not was_installed(path):
+        raise ConfigError(
+            f"{path}: nriplugin did not write this file; expected one by `hook install`"
+        )
     os.unlink(path)
     return path
 
@@ -185,22 +194,25 @@ def hook_file(directory: str, name: str) -> str:
     """Return the path of the file.
 
     Raises:
-        ConfigError: a name that no reader takes, or that leads elsewhere.
+        ConfigError: CRI-O would not read a file of this name, or it has a `/`.
     """
     if "/" in name or "\0" in name or not name.endswith(".json") or name == ".json":
         raise ConfigError(f"--name: {name!r}, expected NAME.json without /")
     return os.path.join(directory, name)
 
 
-def is_ours(path: str) -> bool:
-    """Whether `install` wrote a file."""
+def was_installed(path: str) -> bool:
+    """Whether `install` wrote a file: it runs `nriplugin hook`."""
     try:
         with open(path, encoding="utf-8") as file:
             document = json.load(file)
         arguments = document["hook"]["args"]
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return False
-    return isinstance(arguments, list) and arguments[: len(OURS)] == OURS
+    return (
+        isinstance(arguments, list)
+        and arguments[: len(FIRST_ARGUMENTS)] == FIRST_ARGUMENTS
+    )
 
 
 def rendered(document: Mapping[str, Any]) -> str:
@@ -209,7 +221,7 @@ def rendered(document: Mapping[str, Any]) -> str:
 
 
 def _condition(given: str) -> tuple[str, str]:
-    """Return an entry of `when.annotations`, whose keys are patterns, too."""
+    """Return an entry of `when.annotations`, in which the key is a pattern as well."""
     key, equals, pattern = given.partition("=")
     if not equals or not _KEY.fullmatch(key):
         raise ConfigError(f"--annotation: {given!r}, expected KEY=REGEX")
@@ -218,7 +230,7 @@ def _condition(given: str) -> tuple[str, str]:
 
 
 def _check_pattern(where: str, pattern: object) -> None:
-    """Refuse whatever Go might not compile: CRI-O would not start."""
+    """Refuse a pattern that Go might not compile: CRI-O would not start with it."""
     expected = "a regular expression that Go and Python share"
     if not isinstance(pattern, str) or len(pattern) > _MAX_PATTERN:
         raise ConfigError(f"{where}: {pattern!r:.80}, expected {expected}")
@@ -232,7 +244,7 @@ def _check_pattern(where: str, pattern: object) -> None:
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """Whether JSON can hold a string, and a command line can."""
+    """Whether a value is a string that JSON and a command line can hold."""
     if not isinstance(value, str) or "\0" in value:
         return False
     try:

@@ -1,7 +1,8 @@
-"""The node, as far as one container needs it.
+"""The facts about this machine that one container needs.
 
-Its own path says who made its cgroup, so neither the kubelet's files nor its process is
-looked for, which `detect_node` does and which would cost more than all the rest.
+The path of the container's own cgroup tells the cgroup driver and kubelet's root. So
+the hook reads neither kubelet's files nor its command line, as `detect_node` does:
+that would take longer than everything else in the hook.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
     from nriplugin.engine.model import NodeFacts
 
 
-class Surroundings(NamedTuple):
-    """Where the node's files are, and its cgroup version."""
+class Host(NamedTuple):
+    """Where the machine's own files are mounted, and its cgroup version."""
 
-    host_root: str
+    root: str  # empty for /
     cgroup_root: str
     version: Version
-    plain: bool  # the tree is a plain directory that somebody named
+    plain: bool  # cgroup_root is a directory of ordinary files, such as a copy
 
     def process_cgroups(self, pid: int | None) -> str | None:
-        """Return the text of a process's cgroup file, if it can be had."""
-        proc = f"{self.host_root}/proc"
+        """Return the text of /proc/PID/cgroup, or None if it cannot be read."""
+        proc = f"{self.root}/proc"
         try:
             with open(
                 f"{proc if os.path.isdir(proc) else '/proc'}/{pid}/cgroup",
@@ -47,48 +48,57 @@ class Surroundings(NamedTuple):
         except OSError:
             return None
 
-    def node(self, place: CgroupIdentity | None) -> DetectedNode:
-        """Return the node of a pod's container; of another, nobody's but the kernel's.
+    def node_of(self, kube_cgroup: CgroupIdentity | None) -> DetectedNode:
+        """Return this node as a container's cgroup shows it.
 
-        systemd is only asked for what is the kubelet's.
+        Without `kube_cgroup` the container has no pod. The driver is then taken as
+        cgroupfs, so that systemd is never asked to change a unit that is not kubelet's.
         """
         driver = DetectedDriver(Driver.CGROUPFS, ())
-        if place is not None:
-            driver = DetectedDriver(place.driver, (), place.root)
+        if kube_cgroup is not None:
+            driver = DetectedDriver(kube_cgroup.driver, (), kube_cgroup.root)
         return DetectedNode(
             self.version,
             driver,
             self.cgroup_root,
-            self.host_root or "/",
+            self.root or "/",
             Mounts({}, ()),
             self.plain,
         )
 
 
-def look_around(
+def find_host(
     environ: Mapping[str, str], host_root: str | None, cgroup_root: str | None
-) -> Surroundings:
-    """Find the cgroups; a root that is named may also be a plain directory.
+) -> Host:
+    """Find the cgroups and their version.
+
+    Args:
+        environ: for NRIPLUGIN_HOST_ROOT and the assumed cgroup version.
+        host_root: where the machine's / is mounted, if not at /.
+        cgroup_root: cgroups to use instead; may be a directory of ordinary files.
 
     Raises:
-        ConfigError: the environment says something that makes no sense.
+        ConfigError: the environment assumes a cgroup version that does not exist.
     """
     host = (host_root or environ.get(ENV_HOST_ROOT) or "").rstrip("/")
     root = (cgroup_root or "").rstrip("/")
     if not root:
         root = f"{host}{ROOT}" if os.path.isdir(f"{host}{ROOT}") else ROOT
     version = detect_version(environ, root)
+    # Only the root of cgroup v2 has this file. In ordinary files it is the only sign of
+    # the version, because the type of their file system says nothing.
     marker = f"{root}/cgroup.controllers"
     plain = bool(cgroup_root) and version.number == 1 and os.path.exists(marker)
     if plain:
         version = Version(2, f"{marker} is there, in a plain directory")
-    return Surroundings(host, root, version, plain)
+    return Host(host, root, version, plain)
 
 
 def facts_for(node: DetectedNode, tree: Tree, cgroup: str) -> NodeFacts:
-    """Return the facts for a container that has its cgroup, which can be written.
+    """Return the facts for a container whose cgroup exists and can be written.
 
-    No OCI runtime: nothing goes through one.
+    The files are those that this very cgroup has. There is no OCI runtime among the
+    facts: the decision is not passed through one, so its limits do not apply.
     """
     files = frozenset(f for f in OWNABLE if tree.files.exists(f"{cgroup}/{f}"))
     facts = node_facts(node, tree)

@@ -1,18 +1,26 @@
-"""Whose container it is, by what its runtime notes in the annotations of its spec.
+"""Which container and pod this is, from the annotations in the container's spec.
 
-CRI-O copies a pod's own annotations in there before it adds its own, so anybody who may
-create a pod can write any key but CRI-O's. Where CRI-O's are, only those count.
+CRI-O and containerd note the names under keys of their own. CRI-O also copies the
+annotations of the pod into the same map, before it adds its own keys. So a user who may
+create a pod can set containerd's keys in a container that CRI-O starts, but never
+CRI-O's. Where a key of CRI-O's is present, only CRI-O's keys are read.
 
-Pod labels are in no container's spec. CRI-O keeps them in its sandbox's, next to it.
+The labels of a pod are not in a container's spec. CRI-O keeps them in the spec of the
+pod's sandbox, whose bundle is a sibling of the container's; containerd does not show
+them to a hook at all.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.doors.hook.bundle import HookError, mapping, read_spec, texts
+from nriplugin.doors.hook.bundle import (
+    HookError,
+    object_in,
+    read_spec,
+    string_entries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,26 +29,27 @@ _CRIO = "io.kubernetes.cri-o."
 _CONTAINERD = "io.kubernetes.cri."
 _SANDBOX = "sandbox"
 
-_SANDBOX_ID = re.compile(r"[0-9a-f]{64}")
+_ID_LENGTH = 64
+_HEX_DIGITS = "0123456789abcdef"
 
 
-class Identity(NamedTuple):
-    """A container's names; empty where it is no pod's."""
+class ContainerIdentity(NamedTuple):
+    """The names of a container; they are empty for a container that has no pod."""
 
     container: str = ""
     pod: str = ""
     namespace: str = ""
     uid: str = ""
-    sandbox: bool = False  # the pod's own container, without a workload
+    sandbox: bool = False  # the pod's infrastructure container, without a workload
     crio_sandbox_id: str = ""
 
 
-def identify_container(annotations: Mapping[str, str]) -> Identity:
-    """Return who a container is."""
+def identify_container(annotations: Mapping[str, str]) -> ContainerIdentity:
+    """Return the names that the runtime noted in the annotations of a spec."""
     kind = annotations.get(f"{_CRIO}ContainerType")
     if kind is not None:
         return _of_crio(annotations, kind == _SANDBOX)
-    return Identity(
+    return ContainerIdentity(
         container=annotations.get(f"{_CONTAINERD}container-name", ""),
         pod=annotations.get(f"{_CONTAINERD}sandbox-name", ""),
         namespace=annotations.get(f"{_CONTAINERD}sandbox-namespace", ""),
@@ -49,14 +58,14 @@ def identify_container(annotations: Mapping[str, str]) -> Identity:
     )
 
 
-def pod_labels(bundle: str, identity: Identity) -> dict[str, str]:
-    """Return the labels of a container's pod, where its runtime keeps them.
+def pod_labels(bundle: str, identity: ContainerIdentity) -> dict[str, str]:
+    """Return the labels of the container's pod; none unless CRI-O started it.
 
-    CRI-O: STORAGE/CONTAINER/userdata is the container's bundle, and likewise the
-    sandbox's.
+    CRI-O's bundles are STORAGE/CONTAINER_ID/userdata and STORAGE/SANDBOX_ID/userdata.
+    The sandbox ID becomes a part of a path, so anything but an ID is refused.
     """
     sandbox_id = identity.crio_sandbox_id
-    if not _SANDBOX_ID.fullmatch(sandbox_id):
+    if len(sandbox_id) != _ID_LENGTH or sandbox_id.strip(_HEX_DIGITS):
         return {}
     own = os.path.normpath(bundle)
     storage = os.path.dirname(os.path.dirname(own))
@@ -64,15 +73,15 @@ def pod_labels(bundle: str, identity: Identity) -> dict[str, str]:
         spec = read_spec(f"{storage}/{sandbox_id}/{os.path.basename(own)}")
     except HookError:
         return {}
-    return texts(mapping(spec, "annotations").get(f"{_CRIO}Labels"))
+    return string_entries(object_in(spec, "annotations").get(f"{_CRIO}Labels"))
 
 
-def _of_crio(annotations: Mapping[str, str], sandbox: bool) -> Identity:
-    # k8s_NAME_NAMESPACE_UID_ATTEMPT; none of them has a _ in Kubernetes.
+def _of_crio(annotations: Mapping[str, str], sandbox: bool) -> ContainerIdentity:
+    # k8s_NAME_NAMESPACE_UID_ATTEMPT. Kubernetes allows no `_` in any of these names.
     parts = annotations.get(f"{_CRIO}SandboxName", "").split("_")
     pod, namespace, uid = parts[1:4] if len(parts) == 5 else ("", "", "")
-    return Identity(
-        container=texts(annotations.get(f"{_CRIO}Metadata")).get("name", ""),
+    return ContainerIdentity(
+        container=string_entries(annotations.get(f"{_CRIO}Metadata")).get("name", ""),
         pod=pod,
         namespace=namespace,
         uid=uid,

@@ -1,9 +1,10 @@
-"""Which cgroup is the container's own, and nobody else's.
+"""Finds the cgroup that belongs to this container alone.
 
-Where its first process is counts for more than what its spec says: systemd, rootless
-runtimes and relative paths put it elsewhere. But a process may also be in a cgroup that
-it shares, when its runtime was told to make none: a session's, or the runtime's own. So
-the cgroup it is in has to have the container's name.
+The cgroup of the container's first process counts for more than the path in its spec:
+systemd, rootless runtimes and relative paths all put the process elsewhere. But a
+runtime that was told to make no cgroup leaves the process in a shared one, such as a
+login session's or the runtime's own. The hook must never write to that. So the
+directory of the cgroup has to bear the container's name.
 """
 
 from __future__ import annotations
@@ -17,59 +18,67 @@ from nriplugin.doors.hook.bundle import HookError
 if TYPE_CHECKING:
     from nriplugin.cgroup.locate.identify import CgroupIdentity
 
-# What runc and crun call the unit of a container whose spec names no cgroup.
+# The prefixes of the systemd unit that runc and crun make if the spec names no cgroup.
 _DEFAULT_PREFIXES = ("runc", "crun")
 
 
 def own_cgroup(
-    container_id: str, cgroups_path: str, process: str | None
+    container_id: str, cgroups_path: str, process_cgroups: str | None
 ) -> tuple[str, CgroupIdentity | None]:
-    """Return the container's cgroup, and what it is if it is a pod's.
+    """Return the container's cgroup, and its identity if it is below kubepods.
 
     Args:
-        container_id: of the state.
-        cgroups_path: `linux.cgroupsPath` of the spec, or nothing.
-        process: the text of /proc/PID/cgroup; None where it cannot be had.
+        container_id: the ID in the state.
+        cgroups_path: `linux.cgroupsPath` of the spec; empty if the spec has none.
+        process_cgroups: the text of /proc/PID/cgroup; None if it cannot be read.
 
     Raises:
-        HookError: there is none, or it is not the container's alone.
+        HookError: the container has no cgroup, or shares it.
     """
-    actual = None if process is None else parse_process_cgroups(process).unified
+    actual = None
+    if process_cgroups is not None:
+        actual = parse_process_cgroups(process_cgroups).unified
     if actual is None:
+        # Without the process there is no proof that the runtime made the cgroup of the
+        # spec. A path below kubepods is believed, because only pods have such paths.
         cgroup = cgroup_of(cgroups_path)
-        # Nobody can tell whether the runtime made it, but only pods' have such paths.
         if cgroup is not None and identify(cgroup) is None:
             cgroup = None
     else:
-        cgroup = _named(actual, _names(container_id, cgroups_path))
+        cgroup = _if_named(actual, _possible_names(container_id, cgroups_path))
     if cgroup is None:
         where = repr(cgroups_path) if actual is None else repr(actual)
         raise HookError(f"cgroup: {where:.200}, expected one of the container's own")
-    place = identify(cgroup)
-    if place is not None and (place.conmon or place.level != "container"):
+    kube_cgroup = identify(cgroup)
+    if kube_cgroup is not None and (
+        kube_cgroup.conmon or kube_cgroup.level != "container"
+    ):
         raise HookError(f"cgroup: {cgroup!r:.200}, expected a container's")
-    return cgroup, place
+    return cgroup, kube_cgroup
 
 
-def _names(container_id: str, cgroups_path: str) -> set[str]:
-    """Return what the directory of the container's cgroup may be called."""
+def _possible_names(container_id: str, cgroups_path: str) -> set[str]:
+    """Return the names that the directory of the container's cgroup may have."""
     if not cgroups_path:
         scopes = (f"{prefix}-{container_id}{SCOPE}" for prefix in _DEFAULT_PREFIXES)
         return {container_id, *scopes}
     names = {cgroups_path.rstrip("/").rpartition("/")[2]}
     parts = cgroups_path.split(":")
-    if len(parts) == 3:  # SLICE:PREFIX:NAME, which without systemd is one directory
+    # SLICE:PREFIX:NAME is a systemd unit. A runtime that does not use systemd makes one
+    # directory with exactly this text as its name, which is in `names` already.
+    if len(parts) == 3:
         names.add(f"{parts[1]}-{parts[2]}{SCOPE}")
     return names
 
 
-def _named(actual: str, names: set[str]) -> str | None:
-    """Return the cgroup that a process is in, if it has one of the names.
+def _if_named(cgroup: str, names: set[str]) -> str | None:
+    """Return a process's cgroup if it has one of the names, else None.
 
-    crun may have the process in one more below it. What is further up is shared, also
-    if it is called by such a name.
+    crun may put the process into a cgroup `container` below the named one; then the
+    named one is returned. No other ancestor counts, even if it has such a name: it is
+    shared with other processes.
     """
-    parts = actual.split("/")[1:]
+    parts = cgroup.split("/")[1:]
     if not all(parts) or ".." in parts:
         return None
     if len(parts) > 1 and parts[-1] == CRUN_INNER and parts[-2] in names:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from support.trees import UID, add_v2, make_v2
 
 from nriplugin.doors.hook.handle import handle
-from nriplugin.doors.hook.host import look_around
+from nriplugin.doors.hook.host import find_host
 from nriplugin.engine.settings import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from nriplugin.doors.hook.handle import Done
+    from nriplugin.doors.hook.handle import HookResult
     from nriplugin.engine.settings import EngineConfig
 
 ID = "0123456789abcdef" * 4
@@ -33,10 +33,10 @@ RESOURCES: Mapping[str, Any] = {
     "cpu": {"shares": 512, "quota": 50_000, "period": 100_000},
     "memory": {"limit": 1 << 27},
 }
-# What runc with the quadratic curve has written when hooks run.
+# The values that runc with the quadratic curve has written before hooks run.
 WRITTEN = {"cpu.weight": "59", "cpu.max": "50000 100000", "memory.max": "134217728"}
 
-# What CRI-O notes; the pod's own annotations are beside it.
+# The annotations that CRI-O adds to those of the pod.
 CRIO_ANNOTATIONS = {
     f"{CRIO}ContainerType": "container",
     f"{CRIO}Metadata": '{"name": "web"}',
@@ -46,7 +46,7 @@ CRIO_ANNOTATIONS = {
 
 
 class Bundle:
-    """One container on a node in a directory; a pod's, unless told otherwise."""
+    """One container on a node that is a directory of ordinary files."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Bundle:
         resources: Mapping[str, Any] = RESOURCES,
         annotations: Mapping[str, str] = CRIO_ANNOTATIONS,
     ) -> None:
-        """Make it; `process` is the cgroup that its process is in."""
+        """Make cgroups, bundle and /proc; `process` is the cgroup of the process."""
         self.top = top
         self.root = top / "cgroup"
         self.cgroup = cgroup
@@ -89,7 +89,7 @@ class Bundle:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the runtime writes to a hook."""
+        """The state that the runtime writes to the hook's standard input."""
         return {
             "ociVersion": "1.2.1",
             "id": ID,
@@ -101,11 +101,11 @@ class Bundle:
 
     @property
     def state_dir(self) -> Path:
-        """Where the journal is."""
+        """The directory of the journal."""
         return self.top / "state"
 
     def add_sandbox(self, **annotations: str) -> None:
-        """Make the bundle of the pod's sandbox; annotations are CRI-O's."""
+        """Make the bundle of the pod's sandbox with annotations of CRI-O."""
         directory = self.top / "storage" / SANDBOX_ID / "userdata"
         directory.mkdir(parents=True)
         noted = {f"{CRIO}{key}": value for key, value in annotations.items()}
@@ -116,15 +116,15 @@ class Bundle:
         add_v2(self.root, cgroup)
 
     def write(self, file: str, value: str, cgroup: str | None = None) -> None:
-        """Have a file hold something."""
+        """Write a value to a file of a cgroup, by default the container's."""
         (self._in(cgroup) / file).write_text(f"{value}\n")
 
     def read(self, *files: str, cgroup: str | None = None) -> dict[str, str]:
-        """Return what files hold."""
+        """Return the values of files of a cgroup, by default the container's."""
         return {file: (self._in(cgroup) / file).read_text().strip() for file in files}
 
     def contents(self) -> dict[str, str]:
-        """Return every file of the whole tree."""
+        """Return the content of every file in the tree."""
         return {
             str(path.relative_to(self.root)): path.read_text()
             for path in self.root.rglob("*")
@@ -132,22 +132,21 @@ class Bundle:
         }
 
     def options(self) -> list[str]:
-        """Return the options that make the command look here."""
+        """Return the options that make the command use this directory."""
         return [
             *("--host-root", str(self.top / "host")),
             *("--cgroup-root", str(self.root)),
             *("--state-dir", str(self.state_dir)),
         ]
 
-    def handle(self, config: EngineConfig = DEFAULT_CONFIG) -> Done:
-        """Be the hook."""
+    def handle(self, config: EngineConfig = DEFAULT_CONFIG) -> HookResult:
+        """Run the hook in this process."""
         host, root = str(self.top / "host"), str(self.root)
         with feeding(json.dumps(self.state).encode()) as fd:
             return handle(
                 fd,
                 config,
-                look_around({}, host, root),
-                environ={},
+                find_host({}, host, root),
                 state_dir=str(self.state_dir),
             )
 

@@ -23,7 +23,7 @@ from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.convert.result import Rule
 from nriplugin.engine.decision import Level, When, Why, Write
-from nriplugin.doors.hook.apply_files import write_all
+from nriplugin.doors.hook.apply_files import apply_files
 
 class Node:
     plain = False
@@ -43,16 +43,16 @@ part = Write("memory.low", low, Level.ANCESTORS, When.BEFORE, True, why)
 with LocalFiles(root, None) as files:
     print("ready", flush=True)
     sys.stdin.readline()
-    outcomes = write_all(
+    outcomes = apply_files(
         {"memory.low": low}, [part], node=Node(), tree=Tree(files, 2), cgroup=cgroup,
-        in_pod=True, environ={}, state_dir=state,
+        in_pod=True, state_dir=state,
     )
     assert all(outcome.ok for outcome in outcomes), outcomes
 """
 
 
 def test_no_hooks_part_is_lost(tmp_path: Path) -> None:
-    """Every sum above has the parts of all containers."""
+    """Hooks that run at the same time all end up in the sums above their containers."""
     root = tmp_path / "cgroup"
     root.mkdir()
     make_v2(root, ("/kubepods", QOS, POD))

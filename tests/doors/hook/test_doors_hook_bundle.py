@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nriplugin.doors.hook.bundle import (
     MAX_STATE_BYTES,
+    ContainerState,
     HookError,
-    State,
     read_spec,
     read_state,
 )
@@ -28,20 +28,20 @@ ANY_JSON = st.recursive(
 )
 
 
-def read(content: bytes) -> State:
+def read(content: bytes) -> ContainerState:
     with feeding(content) as fd:
         return read_state(fd)
 
 
 def test_a_state_is_read() -> None:
-    """ID, bundle and process; whatever else there is does not matter."""
+    """ID, bundle and process ID are read; other fields are ignored."""
     state = {"ociVersion": "1.2.1", "id": "a", "pid": 7, "bundle": "/b", "new": [1]}
-    assert read(json.dumps(state).encode()) == State("a", "/b", 7)
+    assert read(json.dumps(state).encode()) == ContainerState("a", "/b", 7)
 
 
 @pytest.mark.parametrize("pid", [None, 0, -1, True, "7", 1.5])
 def test_no_process_is_none(pid: object) -> None:
-    """What is not the number of a process is taken for none."""
+    """A value that cannot be a process ID counts as none."""
     state = {"id": "a", "bundle": "/b", "pid": pid}
     assert read(json.dumps(state).encode()).pid is None
 
@@ -60,7 +60,7 @@ def test_no_process_is_none(pid: object) -> None:
     ],
 )
 def test_a_state_that_is_none_is_refused(content: bytes, says: str) -> None:
-    """One line that names the field, the value and what was expected."""
+    """The error names the field, the value and what was expected."""
     with pytest.raises(HookError) as caught:
         read(content)
     assert says in str(caught.value)
@@ -68,7 +68,7 @@ def test_a_state_that_is_none_is_refused(content: bytes, says: str) -> None:
 
 
 def test_a_closed_descriptor_is_refused() -> None:
-    """A runtime that gives no standard input does not bring us down."""
+    """A closed standard input is a HookError, not a crash."""
     read_end, write_end = os.pipe()
     os.close(write_end)
     os.close(read_end)
@@ -78,13 +78,13 @@ def test_a_closed_descriptor_is_refused() -> None:
 
 @given(ANY_JSON)
 def test_any_json_is_read_or_refused(document: object) -> None:
-    """Nothing else is raised, whatever stands where."""
+    """Any JSON is read or refused with HookError; nothing else is raised."""
     with suppress(HookError):
         read(json.dumps(document).encode())
 
 
 def test_a_bundle_without_a_configuration_is_refused(tmp_path: Path) -> None:
-    """The error says which file it is."""
+    """The error names the missing file."""
     with pytest.raises(HookError, match=r"config\.json'?: No such file"):
         read_spec(str(tmp_path))
 
@@ -92,7 +92,7 @@ def test_a_bundle_without_a_configuration_is_refused(tmp_path: Path) -> None:
 def test_a_configuration_that_is_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not read to its end."""
+    """Reading stops at the size limit."""
     monkeypatch.setattr("nriplugin.doors.hook.bundle.MAX_SPEC_BYTES", 100)
     (tmp_path / "config.json").write_text('{"annotations": {}}' + " " * 200_000)
     with pytest.raises(HookError, match="more than 100 bytes"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -13,8 +14,11 @@ from doors.hook.bundles import Bundle
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nriplugin.cli import hook as hook_command
+from nriplugin.cli.hook_run import parse_options
 from nriplugin.cli.main import main
-from nriplugin.doors.hook.deadline import Overdue, limit
+from nriplugin.doors.hook.deadline import DeadlinePassed, limit
+from nriplugin.doors.hook.run import HookOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     Finished = subprocess.CompletedProcess[str]
 
 PATIENCE_S = 60
-# Nearly nothing, as a runtime gives it.
+# A runtime may start a hook with nearly no environment.
 BARE: Mapping[str, str] = {"LC_ALL": "C"}
 MODULES = """
 import sys
@@ -50,7 +54,7 @@ def hook(state: bytes | str, *options: str, env: Mapping[str, str] = BARE) -> Fi
 
 
 def test_a_container_gets_its_files(tmp_path: Path) -> None:
-    """The state on standard input is all that the command needs."""
+    """The command reads the state from standard input and writes the files."""
     bundle = Bundle(tmp_path)
     config = tmp_path / "config.yaml"
     config.write_text("cpuQoS: {enabled: true, level: BE}\n")
@@ -60,7 +64,7 @@ def test_a_container_gets_its_files(tmp_path: Path) -> None:
 
 
 def test_without_a_configuration_little_is_imported(tmp_path: Path) -> None:
-    """A hook is started for every container, so each module has to be worth it."""
+    """Every container waits for these imports, so there are few."""
     bundle = Bundle(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", MODULES, "hook", *bundle.options()],
@@ -73,9 +77,9 @@ def test_without_a_configuration_little_is_imported(tmp_path: Path) -> None:
     imported = set(done.stdout.split())
     assert "nriplugin.doors.hook.handle" in imported
     unwanted = ("google", "grpc", "asyncio", "yaml", "msgspec", "jeepney", "sqlite3")
-    assert not imported & {*unwanted, "logging", "subprocess", "socket"}
+    assert not imported & {*unwanted, "argparse", "logging", "subprocess", "socket"}
     ours = {name.split(".")[1] for name in imported if name.startswith("nriplugin.")}
-    assert not ours & {"agent", "api", "cri", "nri", "wire", "config", "documents"}
+    assert not ours & {"api", "nri", "wire", "state", "config", "documents"}
 
 
 @pytest.mark.parametrize("policy", ["ignore", "fail"])
@@ -90,7 +94,9 @@ def test_without_a_configuration_little_is_imported(tmp_path: Path) -> None:
 def test_a_state_that_is_none_is_one_line(
     tmp_path: Path, state: str, says: str, policy: str
 ) -> None:
-    """Exit code 0, so that the container starts; or 1, so that it does not."""
+    """With `ignore` the exit code is 0 and the container starts, with `fail` it is
+    1.
+    """
     options = (*Bundle(tmp_path).options(), "--failure-policy", policy)
     done = hook(state, *options)
     assert done.returncode == (1 if policy == "fail" else 0)
@@ -114,7 +120,7 @@ def test_a_state_that_is_none_is_one_line(
 def test_who_decides_about_a_failure(
     tmp_path: Path, config: str | None, option: str | None, code: int
 ) -> None:
-    """The option, else the configuration; one that is broken says nothing."""
+    """The option decides, else the configuration; one that cannot be read does not."""
     bundle = Bundle(tmp_path)
     (bundle.directory / "config.json").unlink()
     path = tmp_path / "config.yaml"
@@ -128,7 +134,7 @@ def test_who_decides_about_a_failure(
     assert len(done.stderr.splitlines()) == 1
 
 
-# Each has the handler fail, or not, in another place.
+# The places in a configuration that can set the policy of a handler.
 FAILING = {
     "file": "failurePolicy: fail\ncpuQoS: {enabled: true, level: BE}\n",
     "handler": "cpuQoS: {enabled: true, level: BE, failurePolicy: fail}\n",
@@ -152,7 +158,7 @@ FAILING = {
 def test_the_option_wins_over_the_configuration(
     place: str, option: str | None, said: str, code: int, tmp_path: Path
 ) -> None:
-    """Wherever that speaks of a handler's failure; here, it has no journal."""
+    """The option replaces the policy of the file, of a handler and of a rule."""
     bundle = Bundle(tmp_path)
     bundle.state_dir.write_text("not a directory")
     config = tmp_path / "config.yaml"
@@ -170,7 +176,7 @@ def test_the_option_wins_over_the_configuration(
 def test_a_failure_that_the_option_ignores_is_only_that_handlers(
     tmp_path: Path,
 ) -> None:
-    """The other handlers do their work, as if the configuration had said so."""
+    """The other handlers do their work."""
     bundle = Bundle(tmp_path, resources={"memory": {"limit": 1 << 20, "swap": 1}})
     config = tmp_path / "config.yaml"
     config.write_text(
@@ -187,7 +193,7 @@ def test_a_failure_that_the_option_ignores_is_only_that_handlers(
 def test_a_failure_of_a_handler_follows_the_option(
     tmp_path: Path, option: str, code: int
 ) -> None:
-    """Here, a limit that has no cgroup v2 value."""
+    """The limits of this container have no cgroup v2 value."""
     bundle = Bundle(tmp_path, resources={"memory": {"limit": 1 << 20, "swap": 1}})
     options = (*bundle.options(), "--failure-policy", option)
     done = hook(json.dumps(bundle.state), *options)
@@ -196,7 +202,7 @@ def test_a_failure_of_a_handler_follows_the_option(
 
 
 def test_a_defect_of_ours_does_not_stop_a_container(tmp_path: Path) -> None:
-    """Whatever is raised is one line, and the container starts."""
+    """Any exception becomes one line, and the container starts."""
     bundle = Bundle(tmp_path)
     broken = "import nriplugin.engine.deciding as d; d.decide = lambda *_: 1 / 0\n"
     done = subprocess.run(
@@ -215,12 +221,18 @@ def test_a_defect_of_ours_does_not_stop_a_container(tmp_path: Path) -> None:
     ("options", "code"), [([], 0), (["--failure-policy", "fail"], 1)]
 )
 @pytest.mark.parametrize(
-    "module", ["nriplugin.engine.settings", "nriplugin.cli.detect", "nriplugin.policy"]
+    "module",
+    [
+        "nriplugin.engine.settings",
+        "nriplugin.cli.hook_run",
+        "nriplugin.doors.hook.handle",
+        "nriplugin.policy",
+    ],
 )
 def test_a_module_that_is_missing_does_not_stop_a_container(
     module: str, options: list[str], code: int
 ) -> None:
-    """As in the moment of an upgrade; one line, no traceback."""
+    """A module may be missing during an upgrade: one line, no traceback."""
     script = f"import sys; sys.modules[{module!r}] = None\n"
     script += "from nriplugin.cli.main import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
@@ -241,14 +253,14 @@ def test_a_module_that_is_missing_does_not_stop_a_container(
 def test_an_option_of_another_version_does_not_stop_a_container(
     options: list[str], code: int
 ) -> None:
-    """The file in hooks.d may be newer than what it starts."""
+    """A newer version may have written the file in hooks.d."""
     done = hook("{}", "--of-another-version", "1", *options)
     assert done.returncode == code
     assert "nriplugin hook: error: " in done.stderr
 
 
 def test_nobody_to_talk_to_is_no_failure(tmp_path: Path) -> None:
-    """Without standard input, output and error, a container starts all the same."""
+    """The container starts if all three standard streams are closed."""
     command = [sys.executable, "-m", "nriplugin", "hook", *Bundle(tmp_path).options()]
     script = 'exec "$@" <&- >&- 2>&-'
     done = subprocess.run(
@@ -258,7 +270,7 @@ def test_nobody_to_talk_to_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_a_state_that_never_ends_is_given_up(tmp_path: Path) -> None:
-    """A runtime that is killed leaves us with an open pipe: we end by ourselves."""
+    """The hook ends at its deadline if the runtime never closes the pipe."""
     soon = "import nriplugin.doors.hook.deadline as d; d.SECONDS = 0.01\n"
     read_end, write_end = os.pipe()
     try:
@@ -279,7 +291,7 @@ def test_a_state_that_never_ends_is_given_up(tmp_path: Path) -> None:
 
 
 def test_no_handler_takes_the_deadline_for_its_own_failure() -> None:
-    """It goes through whoever catches every Exception."""
+    """`except Exception` does not catch the deadline."""
     read_end, write_end = os.pipe()
 
     def wait() -> None:
@@ -290,8 +302,28 @@ def test_no_handler_takes_the_deadline_for_its_own_failure() -> None:
                 pytest.fail("the deadline was caught")
 
     try:
-        with pytest.raises(Overdue):
+        with pytest.raises(DeadlinePassed):
             wait()
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+def test_the_deadline_is_named_even_if_it_interrupts_an_import() -> None:
+    """Python wraps an exception that is raised while a class is being made."""
+    read_end, write_end = os.pipe()
+
+    class Slow:
+        def __set_name__(self, owner: type, name: str) -> None:
+            os.read(read_end, 1)
+
+    def make_class() -> None:
+        with limit(0.01):
+            type("Owner", (), {"attribute": Slow()})
+
+    try:
+        with pytest.raises(DeadlinePassed, match="not done after"):
+            make_class()
     finally:
         os.close(read_end)
         os.close(write_end)
@@ -334,17 +366,63 @@ def test_whatever_the_runtime_says_a_container_starts(
     file = bundle.top / "state.json"
     file.write_bytes(words.encode("utf-8", "replace"))
     with file.open("rb") as stdin:
-        monkeypatch.setattr("nriplugin.cli.hook.STDIN", stdin.fileno())
+        monkeypatch.setattr("nriplugin.cli.hook_run.STDIN", stdin.fileno())
         assert main(["hook", *bundle.options()]) == 0
     error = capsys.readouterr().err
     assert error.count("\n") == (1 if error else 0)
     assert "Traceback" not in error
 
 
+WORDS = st.sampled_from(
+    [
+        *("--config", "--config=a", "--config=", "--state-dir", "--state-dir=--x"),
+        *("--host-root", "--cgroup-root", "--failure-policy", "--failure-policy=fail"),
+        *(
+            "--failure-policy=none",
+            "--conf",
+            "--",
+            "-",
+            "-1",
+            "a",
+            "",
+            "fail",
+            "ignore",
+        ),
+        *("install", "--unknown"),
+    ]
+)
+
+
+@given(argv=st.lists(WORDS, max_size=5))
+def test_a_command_line_means_the_same_with_and_without_the_parser(
+    argv: list[str],
+) -> None:
+    """Whatever parse_options accepts, argparse accepts with the same values."""
+    quick = parse_options(argv)
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    hook_command.add_arguments(parser)
+    if quick is not None:
+        parsed = parser.parse_args(argv)
+        assert HookOptions(*(getattr(parsed, name) for name in quick._fields)) == quick
+
+
+def test_the_options_that_install_writes_need_no_parser(tmp_path: Path) -> None:
+    """parse_options accepts them, so that no container waits for argparse."""
+    config = tmp_path / "config.yaml"
+    config.touch()
+    given_options = ["--config", str(config), "--failure-policy", "fail"]
+    where = ["--hooks-dir", str(tmp_path), "--state-dir", str(tmp_path)]
+    assert main(["hook", "install", *where, *given_options]) == 0
+    document = json.loads((tmp_path / "90-nriplugin.json").read_text())
+    assert parse_options(document["hook"]["args"][2:]) == HookOptions(
+        config=str(config), failure_policy="fail", state_dir=str(tmp_path)
+    )
+
+
 def test_install_and_uninstall(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is installed runs: the file names a program and its options."""
+    """The installed file names a program and options that run the hook."""
     directory = tmp_path / "hooks.d"
     directory.mkdir()
     config = tmp_path / "config.yaml"
@@ -375,7 +453,7 @@ def test_install_and_uninstall(
 def test_options_before_install_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both commands have them, so they may stand in either place."""
+    """An option that both have may stand before or after `install`."""
     command = ["hook", "--failure-policy", "fail", "install", "--dry-run"]
     assert main(command) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -398,7 +476,7 @@ def test_a_mistake_at_install_is_exit_code_2(
     options: list[str],
     says: str,
 ) -> None:
-    """One line, and nothing is written."""
+    """The mistake is one line, and no file is written."""
     where = ["--hooks-dir", str(tmp_path)]
     assert main(["hook", "install", *where, *options]) == 2
     error = capsys.readouterr().err
@@ -410,7 +488,7 @@ def test_a_mistake_at_install_is_exit_code_2(
 def test_a_dry_run_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It prints the very file."""
+    """--dry-run prints the content of the file."""
     assert main(["hook", "install", "--hooks-dir", str(tmp_path), "--dry-run"]) == 0
     assert json.loads(capsys.readouterr().out)["version"] == "1.0.0"
     assert [*tmp_path.iterdir()] == []

@@ -20,7 +20,7 @@ from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.journal.journal import DATABASE, Journal
 from nriplugin.config import parse_config
 from nriplugin.doors.hook.bundle import HookError
-from nriplugin.doors.hook.handle import NOTHING
+from nriplugin.doors.hook.handle import HookResult
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.errors import CgroupError, ConversionError, JournalError
 
@@ -37,6 +37,8 @@ def config(text: str) -> EngineConfig:
     return parse_config(text, "test").engine
 
 
+NOTHING = HookResult([], [])
+
 ALL = """
 memoryQoS: {enabled: true, protection: false}
 cpuBurst: {enabled: true, percent: 20}
@@ -49,7 +51,7 @@ IDLE = "cpuQoS: {enabled: true, level: BE}"
 
 
 def test_with_defaults_a_container_has_everything_already(tmp_path: Path) -> None:
-    """The runtime wrote it, so nothing is written, and no journal is made."""
+    """The runtime wrote every value, so no file is written and no journal made."""
     bundle = Bundle(tmp_path)
     before = bundle.contents()
     assert bundle.handle() == NOTHING
@@ -58,7 +60,7 @@ def test_with_defaults_a_container_has_everything_already(tmp_path: Path) -> Non
 
 
 def test_what_the_runtime_left_out_is_written(tmp_path: Path) -> None:
-    """The conversion is of the numbers in config.json; the original is journalled."""
+    """The value is converted from config.json, and the original is journalled."""
     bundle = Bundle(tmp_path)
     bundle.write("cpu.max", "max 100000")
     assert bundle.handle() == NOTHING
@@ -70,7 +72,7 @@ def test_what_the_runtime_left_out_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("weight", ["20", "59", "77"])
 def test_auto_is_what_the_runtime_did(tmp_path: Path, weight: str) -> None:
-    """Whatever its curve is, it has just written by it."""
+    """Without a configured curve, the weight that the runtime wrote is kept."""
     bundle = Bundle(tmp_path)
     bundle.write("cpu.weight", weight)
     assert bundle.handle() == NOTHING
@@ -78,14 +80,14 @@ def test_auto_is_what_the_runtime_did(tmp_path: Path, weight: str) -> None:
 
 
 def test_a_curve_that_is_set_is_followed(tmp_path: Path) -> None:
-    """By hand: 512 shares are weight 20 by the KEP."""
+    """512 shares are weight 20 on the curve of the KEP."""
     bundle = Bundle(tmp_path)
     assert bundle.handle(config("curve: kep")) == NOTHING
     assert bundle.read("cpu.weight") == {"cpu.weight": "20"}
 
 
 def test_a_weight_that_a_handler_wants_is_written(tmp_path: Path) -> None:
-    """Without a curve, too: it is not the runtime's."""
+    """A handler's weight is written also if no curve is configured."""
     bundle = Bundle(tmp_path)
     least = "cpuQoS: {enabled: true, level: BE, equivalent: weight}"
     assert bundle.handle(config(least)) == NOTHING
@@ -93,7 +95,7 @@ def test_a_weight_that_a_handler_wants_is_written(tmp_path: Path) -> None:
 
 
 def test_handlers_write_to_container_and_pod(tmp_path: Path) -> None:
-    """The pod's burst is the sum of its containers', below its quota."""
+    """The pod's burst is the sum of its containers' bursts, up to its quota."""
     bundle = Bundle(tmp_path, annotations=REQUEST)
     sibling = f"{POD}/crio-{'9' * 64}"
     bundle.add_cgroup(sibling)
@@ -106,7 +108,7 @@ def test_handlers_write_to_container_and_pod(tmp_path: Path) -> None:
 
 
 def test_protection_without_effect_is_told(tmp_path: Path) -> None:
-    """It is written all the same, and what is above can be raised."""
+    """The protection is written, and a remark names the setting that is missing."""
     bundle = Bundle(tmp_path, annotations=REQUEST)
     text = "memoryQoS: {enabled: true, throttlingFactor: null, raiseAncestors: %s}"
     done = bundle.handle(config(text % "false"))
@@ -123,7 +125,7 @@ def test_protection_without_effect_is_told(tmp_path: Path) -> None:
 
 
 def test_idle_is_written_to_the_cgroup_that_is_there(tmp_path: Path) -> None:
-    """Nothing has to be cleared for it, as it would on the way through a runtime."""
+    """cpu.idle is written directly, so shares need not be cleared first."""
     bundle = Bundle(tmp_path)
     assert bundle.handle(config(IDLE)) == NOTHING
     assert bundle.read("cpu.idle", "cpu.weight") == {
@@ -133,7 +135,7 @@ def test_idle_is_written_to_the_cgroup_that_is_there(tmp_path: Path) -> None:
 
 
 def test_explicit_values_win(tmp_path: Path) -> None:
-    """What the spec has in `unified` is somebody's wish."""
+    """A value in `unified` of the spec is kept."""
     unified = {"unified": {"memory.high": "1M"}}
     bundle = Bundle(tmp_path, resources={**RESOURCES, **unified}, annotations=REQUEST)
     bundle.write("memory.high", "1048576")
@@ -142,14 +144,14 @@ def test_explicit_values_win(tmp_path: Path) -> None:
 
 
 def test_a_file_that_the_kernel_lacks_is_left(tmp_path: Path) -> None:
-    """A kernel before 5.14 has no burst, and that is no failure."""
+    """Kernels before 5.14 have no burst file, which is no failure."""
     bundle = Bundle(tmp_path)
     (bundle.root / CGROUP.strip("/") / "cpu.max.burst").unlink()
     assert bundle.handle(config("cpuBurst: {enabled: true, percent: 20}")) == NOTHING
 
 
 def test_a_sandbox_is_left_alone(tmp_path: Path) -> None:
-    """It has no workload."""
+    """The sandbox of a pod runs no workload and gets nothing."""
     bundle = Bundle(
         tmp_path, annotations={**CRIO_ANNOTATIONS, f"{CRIO}ContainerType": "sandbox"}
     )
@@ -159,7 +161,7 @@ def test_a_sandbox_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_pods_annotations_count(tmp_path: Path) -> None:
-    """CRI-O puts them into the container's spec; one of the container beats the pod."""
+    """CRI-O copies them into the spec; one for the container beats the pod's."""
     bundle = Bundle(
         tmp_path,
         annotations={
@@ -173,7 +175,7 @@ def test_a_pods_annotations_count(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_an_annotation_is_told(tmp_path: Path) -> None:
-    """It is not ours, so it is no failure."""
+    """A user's mistake is a remark, not a failure of the hook."""
     annotations = {**CRIO_ANNOTATIONS, "cpu-burst.cgroup2.nri.io": "lots"}
     bundle = Bundle(tmp_path, annotations=annotations)
     done = bundle.handle(config("cpuBurst: {enabled: true}"))
@@ -206,7 +208,7 @@ rules:
 def test_rules_match_as_at_the_other_doors(
     tmp_path: Path, match: str, idle: str
 ) -> None:
-    """By names, class, labels and membership, from wherever the hook finds them."""
+    """Rules match by names, QoS class, labels and pod group."""
     group = {"scheduling.k8s.io/group-name": "training"}
     bundle = Bundle(tmp_path, annotations={**CRIO_ANNOTATIONS, **group})
     bundle.add_sandbox(Labels=json.dumps({"app": "shop"}))
@@ -218,7 +220,7 @@ def test_rules_match_as_at_the_other_doors(
 
 
 def test_a_container_of_podman_gets_its_files(tmp_path: Path) -> None:
-    """It has a cgroup of its own, which is written; what is above it is not."""
+    """Only the container's own cgroup is written, none above it."""
     bundle = Bundle(
         tmp_path,
         cgroup=LIBPOD,
@@ -239,7 +241,9 @@ def test_a_container_of_podman_gets_its_files(tmp_path: Path) -> None:
 def test_only_a_pods_score_tells_a_request(
     tmp_path: Path, cgroup: str, estimated: bool
 ) -> None:
-    """The kubelet makes it of the request; elsewhere it is anybody's number."""
+    """kubelet computes oom_score_adj from the request; outside of pods it means
+    nothing.
+    """
     bundle = Bundle(
         tmp_path,
         cgroup=cgroup,
@@ -255,7 +259,7 @@ def test_only_a_pods_score_tells_a_request(
 
 
 def test_a_cgroup_that_others_share_is_not_written(tmp_path: Path) -> None:
-    """A container that was to have none runs in its runtime's."""
+    """Without a cgroup of its own, a container runs in its runtime's."""
     shared = "/system.slice/runner.service"
     bundle = Bundle(
         tmp_path, cgroup=shared, process=shared, cgroups_path=None, annotations={}
@@ -267,7 +271,7 @@ def test_a_cgroup_that_others_share_is_not_written(tmp_path: Path) -> None:
 
 
 def test_on_cgroup_v1_nothing_is_done(tmp_path: Path) -> None:
-    """Not even the bundle is read."""
+    """The bundle is not even read."""
     bundle = Bundle(tmp_path)
     (bundle.directory / "config.json").unlink()
     (bundle.root / "cgroup.controllers").unlink()
@@ -275,14 +279,14 @@ def test_on_cgroup_v1_nothing_is_done(tmp_path: Path) -> None:
 
 
 def test_numbers_without_a_meaning_are_raised(tmp_path: Path) -> None:
-    """A spec that no runtime would have taken."""
+    """A spec that no runtime accepts is an error."""
     bundle = Bundle(tmp_path, resources={"cpu": {"shares": "many"}})
     with pytest.raises(ConversionError, match=r"cpu\.shares"):
         bundle.handle()
 
 
 def test_numbers_without_a_value_are_a_failure(tmp_path: Path) -> None:
-    """The engine says so, and the other handlers go on."""
+    """The failure is reported, and the other handlers do their work."""
     bundle = Bundle(tmp_path, resources={"memory": {"limit": 1 << 20, "swap": 1}})
     done = bundle.handle(config(IDLE))
     assert len(done.failures) == 1
@@ -294,7 +298,7 @@ def test_numbers_without_a_value_are_a_failure(tmp_path: Path) -> None:
 def test_a_write_that_fails_is_its_handlers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    """With `ignore` the others are written all the same; `fail` stops the container."""
+    """With `ignore` the other files are written; with `fail` the hook fails."""
     write = LocalFiles.write
 
     def refusing(self: LocalFiles, path: str, value: str) -> None:
@@ -320,7 +324,7 @@ def test_a_write_that_fails_is_its_handlers(
 
 @pytest.mark.parametrize("policy", ["ignore", "fail"])
 def test_without_a_journal_nothing_is_written(tmp_path: Path, policy: str) -> None:
-    """What could not be put back is not touched."""
+    """A value that could not be restored later is not changed."""
     bundle = Bundle(tmp_path)
     bundle.state_dir.write_text("not a directory")
     before = bundle.contents()
@@ -334,7 +338,7 @@ def test_without_a_journal_nothing_is_written(tmp_path: Path, policy: str) -> No
 def test_a_journal_that_has_grown_is_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No hook sees a container end, so rows of cgroups that are gone go then."""
+    """A hook sees no container end, so it removes rows of cgroups that are gone."""
     bundle = Bundle(tmp_path)
     assert bundle.handle(config(IDLE)) == NOTHING
     database = bundle.state_dir / DATABASE

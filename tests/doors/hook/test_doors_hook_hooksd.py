@@ -14,9 +14,9 @@ from nriplugin.doors.hook.hooksd import (
     KNOWN_STAGES,
     hook_document,
     install,
-    is_ours,
     uninstall,
     validate,
+    was_installed,
 )
 from nriplugin.errors import ConfigError
 
@@ -24,7 +24,7 @@ PROGRAM = sys.executable
 
 
 def test_the_document_is_what_the_reader_wants() -> None:
-    """Schema 1.0.0: version, hook, when and stages, and a limit on the time."""
+    """Schema 1.0.0 has version, hook with a timeout, when and stages."""
     document = hook_document(PROGRAM, ["--config", "/etc/x.yaml"])
     assert document == {
         "version": "1.0.0",
@@ -39,7 +39,7 @@ def test_the_document_is_what_the_reader_wants() -> None:
 
 
 def test_annotations_are_conditions() -> None:
-    """A key is itself, from its beginning to its end; a value is a pattern."""
+    """The key has to match as a whole; the value is a pattern."""
     document = hook_document(PROGRAM, annotations=["a.example/b-c=^on|yes$", "d="])
     assert document["when"] == {
         "annotations": {r"^a\.example/b-c$": "^on|yes$", "^d$": ""}
@@ -48,7 +48,7 @@ def test_annotations_are_conditions() -> None:
 
 @pytest.mark.parametrize("stage", ["precreate", "", "createruntime", "CreateRuntime"])
 def test_a_stage_that_crio_does_not_know_is_refused(stage: str) -> None:
-    """One such file, and CRI-O does not start."""
+    """CRI-O does not start with such a file."""
     with pytest.raises(
         ConfigError, match=r"--stage: .*, expected prestart, createRunt"
     ):
@@ -57,14 +57,16 @@ def test_a_stage_that_crio_does_not_know_is_refused(stage: str) -> None:
 
 @pytest.mark.parametrize("stage", ["createContainer", "startContainer", "poststop"])
 def test_a_stage_that_is_no_use_is_refused(stage: str) -> None:
-    """In the container, or after its end, the hook could only fail; it says why."""
+    """Inside the container or after its end the hook could not work; the error says
+    so.
+    """
     with pytest.raises(ConfigError, match=r"or poststart: (it runs|the cgroup)"):
         hook_document(PROGRAM, stage=stage)
 
 
 @pytest.mark.parametrize("stage", ["createRuntime", "prestart", "poststart"])
 def test_the_other_stages_are_taken(stage: str) -> None:
-    """They run on the node, while the container has its cgroup."""
+    """At these stages the hook runs on the node, and the cgroup exists."""
     assert hook_document(PROGRAM, stage=stage)["stages"] == [stage]
 
 
@@ -90,7 +92,7 @@ def test_the_other_stages_are_taken(stage: str) -> None:
     ],
 )
 def test_a_pattern_that_go_may_not_take_is_refused(annotation: str) -> None:
-    """CRI-O would not start with it."""
+    """CRI-O does not start with a pattern that Go cannot compile."""
     with pytest.raises(ConfigError, match="--annotation"):
         hook_document(PROGRAM, annotations=[annotation])
 
@@ -100,7 +102,7 @@ def test_a_pattern_that_go_may_not_take_is_refused(annotation: str) -> None:
     ["", ".*", "^on$", "a|b", "(a|b)+", r"v\d+\.\d+", "[a-z0-9-]+", "[^a]?", "(?:x)"],
 )
 def test_ordinary_patterns_are_taken(pattern: str) -> None:
-    """Both languages mean the same by them."""
+    """Patterns that mean the same in Go and Python are accepted."""
     document = hook_document(PROGRAM, annotations=[f"a={pattern}"])
     assert document["when"] == {"annotations": {"^a$": pattern}}
 
@@ -124,20 +126,20 @@ def test_ordinary_patterns_are_taken(pattern: str) -> None:
     ],
 )
 def test_what_the_reader_refuses_is_refused(field: str, value: Any) -> None:
-    """By its rules, and by those of the runtime that runs the hook."""
+    """A file that CRI-O or the OCI runtime would refuse is not written."""
     document = {**hook_document(PROGRAM), field: value}
     with pytest.raises(ConfigError, match=r", expected |: expected "):
         validate(document)
 
 
 def test_every_known_stage_is_valid() -> None:
-    """The six of the runtime specification."""
+    """The reader knows the six stages of the runtime specification."""
     for stage in KNOWN_STAGES:
         validate({**hook_document(PROGRAM), "stages": [stage]})
 
 
 def test_a_file_is_installed_and_removed(tmp_path: Path) -> None:
-    """Readable for all, alone in its directory, and gone without a trace."""
+    """The file is readable for all, and no other file is left behind."""
     document = hook_document(PROGRAM)
     path = Path(install(document, str(tmp_path), FILE_NAME))
     assert [*tmp_path.iterdir()] == [path]
@@ -149,7 +151,7 @@ def test_a_file_is_installed_and_removed(tmp_path: Path) -> None:
 
 
 def test_our_own_file_is_replaced(tmp_path: Path) -> None:
-    """To install again is to change the options."""
+    """Installing again changes the options."""
     install(hook_document(PROGRAM), str(tmp_path), FILE_NAME)
     newer = hook_document(PROGRAM, ["--config", "/etc/x.yaml"])
     path = Path(install(newer, str(tmp_path), FILE_NAME))
@@ -160,22 +162,22 @@ def test_our_own_file_is_replaced(tmp_path: Path) -> None:
     "content", ["", "[]", "{}", '{"hook": {"args": ["other", "hook"]}}', "[" * 100_000]
 )
 def test_what_is_not_ours_is_kept(tmp_path: Path, content: str) -> None:
-    """Neither replaced nor removed, unless that is asked for."""
+    """A file that `install` did not write is replaced only with --force."""
     path = tmp_path / FILE_NAME
     path.write_text(content)
-    with pytest.raises(ConfigError, match="not one of ours"):
+    with pytest.raises(ConfigError, match="did not write this file"):
         install(hook_document(PROGRAM), str(tmp_path), FILE_NAME)
-    with pytest.raises(ConfigError, match="not one of ours"):
+    with pytest.raises(ConfigError, match="did not write this file"):
         uninstall(str(tmp_path), FILE_NAME)
     assert path.read_text() == content
     install(hook_document(PROGRAM), str(tmp_path), FILE_NAME, force=True)
-    assert is_ours(str(path))
+    assert was_installed(str(path))
 
 
 def test_a_file_that_cannot_be_put_in_place_leaves_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A half-written file would be found by the next start of CRI-O."""
+    """CRI-O must never find a half-written file."""
 
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -188,13 +190,13 @@ def test_a_file_that_cannot_be_put_in_place_leaves_no_trace(
 
 @pytest.mark.parametrize("name", ["x", ".json", "../x.json", "a/b.json", "x.json\0"])
 def test_a_name_that_no_reader_takes_is_refused(tmp_path: Path, name: str) -> None:
-    """Only *.json is read, and only in the directory itself."""
+    """CRI-O reads only *.json in the directory itself."""
     with pytest.raises(ConfigError, match="--name"):
         install(hook_document(PROGRAM), str(tmp_path), name)
 
 
 def test_a_directory_that_is_named_has_to_be_there(tmp_path: Path) -> None:
-    """One mistyped would be read by nobody."""
+    """CRI-O would not read a file in a mistyped directory."""
     with pytest.raises(ConfigError, match=r"--hooks-dir: .*, expected a directory"):
         install(hook_document(PROGRAM), str(tmp_path / "typo"), FILE_NAME)
     assert [*tmp_path.iterdir()] == []
@@ -203,7 +205,7 @@ def test_a_directory_that_is_named_has_to_be_there(tmp_path: Path) -> None:
 def test_the_usual_directory_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many nodes do not have it yet."""
+    """Many nodes do not have the default directory yet."""
     usual = str(tmp_path / "oci" / "hooks.d")
     monkeypatch.setattr(hooksd, "HOOKS_DIR", usual)
     assert install(hook_document(PROGRAM), usual, FILE_NAME).startswith(usual)

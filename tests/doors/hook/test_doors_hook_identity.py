@@ -7,7 +7,11 @@ import pytest
 from doors.hook.bundles import CRIO, CRIO_ANNOTATIONS, SANDBOX_ID, Bundle
 from support.trees import UID
 
-from nriplugin.doors.hook.identity import Identity, identify_container, pod_labels
+from nriplugin.doors.hook.identity import (
+    ContainerIdentity,
+    identify_container,
+    pod_labels,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,20 +26,22 @@ CONTAINERD = {
 
 
 def test_crio() -> None:
-    """CRI-O joins a pod's names into its sandbox's, and has the container's as JSON."""
-    assert identify_container(CRIO_ANNOTATIONS) == Identity(
+    """CRI-O joins the pod's names into one, and has the container's name in JSON."""
+    assert identify_container(CRIO_ANNOTATIONS) == ContainerIdentity(
         "web", "shop", "prod", UID, crio_sandbox_id=SANDBOX_ID
     )
 
 
 def test_containerd() -> None:
-    """containerd has a key for each."""
-    assert identify_container(CONTAINERD) == Identity("web", "shop", "prod", UID)
+    """containerd has an annotation for each name."""
+    assert identify_container(CONTAINERD) == ContainerIdentity(
+        "web", "shop", "prod", UID
+    )
 
 
 def test_neither() -> None:
-    """A container of podman, or of a bare runtime, has no names."""
-    assert identify_container({"run.oci.handler": "krun"}) == Identity()
+    """A container of podman or of a bare bundle has no names."""
+    assert identify_container({"run.oci.handler": "krun"}) == ContainerIdentity()
 
 
 @pytest.mark.parametrize(
@@ -46,12 +52,12 @@ def test_neither() -> None:
     ],
 )
 def test_a_sandbox_is_known(annotations: dict[str, str]) -> None:
-    """By either runtime's key."""
+    """A sandbox is known by the annotation of either runtime."""
     assert identify_container(annotations).sandbox
 
 
 def test_a_pod_cannot_pass_for_another() -> None:
-    """On CRI-O a pod's own annotations are in the same place as the runtime's."""
+    """With CRI-O, annotations of the pod stand beside those of the runtime."""
     forged = {
         **CONTAINERD,
         "io.kubernetes.cri.container-type": "sandbox",
@@ -70,20 +76,20 @@ def test_a_pod_cannot_pass_for_another() -> None:
     ],
 )
 def test_names_that_are_not_kubernetes_are_not_guessed(changed: dict[str, str]) -> None:
-    """A name with a _ could be cut in more than one place."""
+    """A joined name with too many `_` could be split in several ways."""
     identity = identify_container({**CRIO_ANNOTATIONS, **changed})
     assert (identity.pod, identity.namespace, identity.uid) == ("", "", "")
 
 
 @pytest.mark.parametrize("metadata", ["", "[", "[]", '{"name": 1}', "[" * 100_000])
 def test_metadata_that_makes_no_sense_gives_no_name(metadata: str) -> None:
-    """The container is then matched by no name."""
+    """A container without a name matches no rule by name."""
     changed = {**CRIO_ANNOTATIONS, f"{CRIO}Metadata": metadata}
     assert identify_container(changed).container == ""
 
 
 def test_labels_are_the_sandboxs(tmp_path: Path) -> None:
-    """CRI-O keeps them next to the container's bundle."""
+    """CRI-O keeps the labels in the sandbox's bundle, beside the container's."""
     bundle = Bundle(tmp_path)
     bundle.add_sandbox(Labels=json.dumps({"app": "shop", "odd": 1}))
     identity = identify_container(CRIO_ANNOTATIONS)
@@ -92,9 +98,9 @@ def test_labels_are_the_sandboxs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sandbox_id", ["", "a" * 64, f"x/../{SANDBOX_ID}"])
 def test_without_a_sandbox_there_are_no_labels(tmp_path: Path, sandbox_id: str) -> None:
-    """And no ID leads to another place."""
+    """A sandbox ID that is not one never becomes part of a path."""
     bundle = Bundle(tmp_path)
     bundle.add_sandbox(Labels='{"app": "shop"}')
     (tmp_path / "storage" / "x").mkdir()
-    identity = Identity(crio_sandbox_id=sandbox_id)
+    identity = ContainerIdentity(crio_sandbox_id=sandbox_id)
     assert pod_labels(str(bundle.directory), identity) == {}

@@ -46,7 +46,7 @@ USER = "/user.slice/user-1000.slice/user@1000.service/user.slice"
 def test_where_the_process_is_counts(
     cgroups_path: str, process: str, expected: str
 ) -> None:
-    """The container's cgroup is the one of that name, not what is inside it."""
+    """The named cgroup is the container's, not crun's inner one."""
     assert own_cgroup(ID, cgroups_path, f"0::{process}\n")[0] == expected
 
 
@@ -66,7 +66,7 @@ def test_where_the_process_is_counts(
     ],
 )
 def test_what_others_share_is_refused(cgroups_path: str, process: str) -> None:
-    """A container without a cgroup of its own runs in somebody else's."""
+    """A cgroup without the container's name is shared."""
     with pytest.raises(HookError, match="expected one of the container's own"):
         own_cgroup(ID, cgroups_path, f"0::{process}\n")
 
@@ -81,13 +81,13 @@ def test_a_short_id_is_no_part_of_a_name() -> None:
     "cgroup", ["/kubepods", "/kubepods/burstable", POD, f"{POD}/crio-conmon-{ID}"]
 )
 def test_what_is_kubelets_but_no_container_is_refused(cgroup: str) -> None:
-    """Whatever a spec says, a pod's cgroup is not a container's."""
+    """A pod's cgroup is not a container's, even if the spec says so."""
     with pytest.raises(HookError, match="expected a container's"):
         own_cgroup(ID, cgroup, f"0::{cgroup}\n")
 
 
 def test_without_a_process_the_spec_counts() -> None:
-    """A pod's container is told from the others."""
+    """A path below kubepods is believed without the process."""
     cgroup, place = own_cgroup(ID, SYSTEMD_PATH, None)
     assert cgroup == f"{SLICE}/crio-{ID}.scope"
     assert place is not None
@@ -98,6 +98,6 @@ def test_without_a_process_the_spec_counts() -> None:
     "cgroups_path", ["", "a", "/", "/../etc", f"/x/{ID}", "/system.slice"]
 )
 def test_without_either_there_is_none(cgroups_path: str) -> None:
-    """Nothing is guessed."""
+    """Without a process and a path below kubepods nothing is guessed."""
     with pytest.raises(HookError):
         own_cgroup(ID, cgroups_path, None)

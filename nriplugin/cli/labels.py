@@ -1,0 +1,24 @@
+"""How a cgroup is called in a table: `pod UID`, `container ID`, or its own name."""
+
+from __future__ import annotations
+
+from nriplugin.cgroup.locate.identify import identify
+
+# How much of a container's ID is shown; crictl shows as much.
+SHORT_ID = 13
+
+
+def cgroup_label(cgroup: str) -> str:
+    """Return what people call a cgroup; its path if it is neither pod nor container.
+
+    A cgroup that a container made inside of its own is called by its last name.
+    """
+    identity = identify(cgroup)
+    if identity is None or identity.inner:
+        return cgroup.rpartition("/")[2] or "/"
+    if identity.container_id is not None:
+        role = "conmon of" if identity.conmon else "container"
+        return f"{role} {identity.container_id[:SHORT_ID]}"
+    if identity.pod_uid is not None:
+        return f"pod {identity.pod_uid}"
+    return identity.qos_class or cgroup
