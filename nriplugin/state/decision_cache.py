@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nriplugin.engine.model import Container, Pod
     from nriplugin.engine.settings import EngineConfig
     from nriplugin.kube.managed import Managed
+    from nriplugin.state.decision_summary import DecisionSummary
 
 # About 2 KB each. A node with more different containers than this gains nothing from
 # a larger cache.
@@ -34,6 +35,7 @@ class CachedDecision(NamedTuple):
     """A decision about a new container, and the things that follow from it."""
 
     decision: Decision
+    summary: DecisionSummary
     # The record of the container: the files that nriplugin sets, the files that others
     # had set before, and the numbers that the decision was made of.
     managed: Managed

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import threading
 from enum import StrEnum
+from sys import intern
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.paths import cgroup_of, cgroup_of_parent
 from nriplugin.kube.managed import Managed
-from nriplugin.kube.podgroup import membership
+from nriplugin.kube.podgroup import Membership, membership
 from nriplugin.kube.qos import qos_of_cgroup
+from nriplugin.state.decision_summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Mapping
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Container as EngineContainer
     from nriplugin.engine.model import Pod
-    from nriplugin.kube.podgroup import Membership
+    from nriplugin.state.decision_summary import DecisionSummary
 
 # More pods and containers than a node ends while one call is under way.
 REMEMBERED_ENDS = 4096
@@ -93,8 +95,8 @@ class ContainerEntry(NamedTuple):
     # Whether `files`, `outdated` and `others` are known; else they are found out when
     # the container is updated.
     owned: bool = True
-    # The decision behind `files`, with the handler, rule and source of each file.
-    decision: Decision | None = None
+    # Why `files` have their values; None for a container that was never decided about.
+    decision: DecisionSummary | None = None
     adopted: bool = False
     drifted: tuple[str, ...] = ()  # the files that somebody else changed
     # The container as the runtime keeps it, where the door is not told of it again at
@@ -146,11 +148,8 @@ class ContainerEntry(NamedTuple):
             return ""
         if self.decision is None:
             return "it was created while nriplugin was not connected"
-        for refusal in self.decision.refused:
-            return f"{refusal.handler}: {refusal.text}"
-        for left in self.decision.left:
-            return f"{left.what}: {left.why}"
-        return "no handler had a value for it"
+        skipped = self.decision.skipped
+        return skipped[0] if skipped else "no handler had a value for it"
 
     def after(
         self, decision: Decision, explicit: Container[str], numbers: str
@@ -174,7 +173,7 @@ class ContainerEntry(NamedTuple):
             files=files,
             outdated=outdated,
             numbers=numbers,
-            decision=decision,
+            decision=summarise(decision),
             drifted=(),
         )
 
@@ -193,10 +192,11 @@ def summarise_pod(
     group = None
     if grouped:
         found = membership(pod.namespace, pod.labels, pod.annotations)
-        group = found if any(found) else None
+        # Interned, because all pods of a group have the same texts.
+        group = Membership(*map(intern, found)) if any(found) else None
     described = pod if describe else None
     return PodEntry(
-        *(sandbox_id, pod.uid, pod.name, pod.namespace, pod.cgroup_parent),
+        *(sandbox_id, pod.uid, pod.name, intern(pod.namespace), pod.cgroup_parent),
         *(group, described),
     )
 

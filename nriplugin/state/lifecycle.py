@@ -28,7 +28,8 @@ from nriplugin.node.protection import FILES as PROTECTION
 from nriplugin.state.corrections import Corrections
 from nriplugin.state.decision_cache import CachedDecision
 from nriplugin.state.decision_log import DecisionLog
-from nriplugin.state.inventory import Inventory
+from nriplugin.state.decision_summary import summarise
+from nriplugin.state.inventory import NO_FILES, Inventory
 from nriplugin.state.learning import Learning
 from nriplugin.state.ownership import Ownership
 from nriplugin.state.pending import PendingWrites
@@ -300,11 +301,11 @@ def decide_creation(
     """
     decision = decide(pod, container, plan.facts, plan.config)
     files, resources = decision.expected(), container.resources
-    others = others_files(resources.unified, decision.files)
+    others = others_files(resources.unified, decision.files) or NO_FILES
     managed = Managed(files, others, numbers_of(resources))
     response = None if render is None else render(decision, managed)
     protects = not PROTECTION.isdisjoint(files)
-    return CachedDecision(decision, managed, protects, response)
+    return CachedDecision(decision, summarise(decision), managed, protects, response)
 
 
 def with_ownership(container: Container, entry: ContainerEntry) -> Container:

@@ -34,11 +34,12 @@ from nriplugin.state.inventory import NO_POD, ContainerEntry, summarise_pod
 from nriplugin.state.lifecycle import decide_creation, with_ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nriplugin.convert import Resources
     from nriplugin.doors.cri.discovery import Discovery
-    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.decision import Decision, Write
+    from nriplugin.state.decision_cache import CachedDecision
     from nriplugin.state.inventory import PodEntry
     from nriplugin.state.lifecycle import Lifecycle
     from nriplugin.state.pending import Cancellation
@@ -133,7 +134,7 @@ class Interceptor:
         lifecycle.pending.before_creation(
             key, decision.writes, pod_cgroup, cancellation=cancellation
         )
-        entry = self._new_entry(entry_of_pod, container, decision)
+        entry = self._new_entry(entry_of_pod, container, decided)
         if decided.protects:
             lifecycle.check_protection(entry, decided)
         if decision.refused or decision.warnings:
@@ -146,12 +147,14 @@ class Interceptor:
         refused = None
         if any(write.part for write in decision.writes):
             refused = partial(lifecycle.pending.creation_failed, key, pod_cgroup)
-        return Prepared(request, partial(self._created, key, entry), refused)
+        then = partial(self._created, key, entry, decision.writes)
+        return Prepared(request, then, refused)
 
     def _new_entry(
-        self, pod: PodEntry, container: Container, decision: Decision
+        self, pod: PodEntry, container: Container, decided: CachedDecision
     ) -> ContainerEntry:
         """Return the entry of a new container, which has no ID yet."""
+        decision = decided.decision
         sent = _sent(container.resources, decision)
         unified = {**sent.unified, **decision.files}
         return ContainerEntry(
@@ -161,16 +164,21 @@ class Interceptor:
             files=decision.expected(),
             others=others_files(sent.unified, decision.files),
             numbers=numbers_of(sent),
-            decision=decision,
+            decision=decided.summary,
             kept=container._replace(resources=sent._replace(unified=unified)),
         )
 
-    def _created(self, key: str, entry: ContainerEntry, response: bytes) -> None:
+    def _created(
+        self,
+        key: str,
+        entry: ContainerEntry,
+        writes: Sequence[Write],
+        response: bytes,
+    ) -> None:
         container_id = cri.CreateContainerResponse.FromString(response).container_id
-        lifecycle, decision = self._lifecycle, entry.decision
+        lifecycle = self._lifecycle
         lifecycle.pending.created(key, container_id)
-        if decision is not None:
-            lifecycle.pending.wait_for_start(container_id, decision.writes)
+        lifecycle.pending.wait_for_start(container_id, writes)
         if entry.pod.described is not None:
             lifecycle.inventory.put_pod_late(entry.pod)
         kept = None if entry.kept is None else entry.kept._replace(id=container_id)

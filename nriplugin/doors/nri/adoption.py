@@ -39,6 +39,7 @@ from nriplugin.errors import ConversionError
 from nriplugin.node.observe import held, memory_use
 from nriplugin.node.outcomes import log_failures
 from nriplugin.state.corrections import Correction
+from nriplugin.state.decision_summary import summarise
 from nriplugin.state.inventory import NO_POD, summarise_pod
 from nriplugin.state.learning import Weighted
 from nriplugin.state.lifecycle import with_ownership
@@ -82,7 +83,7 @@ class Outgoing(NamedTuple):
     later: list[Job]  # afterwards, on the background thread
 
 
-class Found(NamedTuple):
+class Findings(NamedTuple):
     """The result of looking at every container."""
 
     entries: dict[str, ContainerEntry]
@@ -120,7 +121,7 @@ class Adoption:
         plan = lifecycle.plan
         by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
         entries = {i: summarise_pod(i, pod) for i, pod in by_id.items()}
-        found = Found({}, [], [])
+        found = Findings({}, [], [])
         complete = not plan.numbers_only or self.adopt is not None or self.repairs
         for message in containers:
             pod = by_id.get(message.pod_sandbox_id, _NO_POD)
@@ -154,7 +155,7 @@ class Adoption:
 
     # Corrections
 
-    def _correct_all(self, found: Found) -> list[nri.ContainerUpdate]:
+    def _correct_all(self, found: Findings) -> list[nri.ContainerUpdate]:
         log, adopt = self._lifecycle.log, self.adopt
         out = Outgoing([], [])
         if found.stale:
@@ -315,7 +316,7 @@ class _Look:
         self._cgroup = entry.cgroup
         self._stored = self._stored_values()
 
-    def add(self, found: Found, *, complete: bool) -> None:
+    def add(self, found: Findings, *, complete: bool) -> None:
         """Add the container's entry, and corrections of stale values.
 
         If `complete`, the entry has the decision that would be made now, and missing
@@ -347,7 +348,7 @@ class _Look:
                 files=wanted,
                 outdated=outdated,
                 numbers=numbers_of(self._container.resources),
-                decision=decision,
+                decision=summarise(decision),
                 adopted=True,
             )
             found.missing.append(_correction(was, become, absent, decision))
@@ -358,7 +359,9 @@ class _Look:
         """Return the entry, in which stored values that are wanted now are current."""
         files = {f: v for f, v in wanted.items() if self._stored.get(f) == v}
         outdated = {f: v for f, v in self._entry.ours.items() if f not in files}
-        return self._entry._replace(files=files, outdated=outdated, decision=decision)
+        return self._entry._replace(
+            files=files, outdated=outdated, decision=summarise(decision)
+        )
 
     def _use(self) -> Use | None:
         tree = self._lifecycle.tree

@@ -329,5 +329,5 @@ def _new_entry(
         numbers,
         False,  # started
         True,  # owned
-        decided.decision,
+        decided.summary,
     )

@@ -16,7 +16,6 @@ from nriplugin.convert import Curve
 from nriplugin.engine.model import NodeFacts
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
-from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,22 +179,6 @@ def test_a_container_that_goes_while_we_ask(fake: FakeRuntime, tmp_path: Path) -
         assert door.lifecycle.inventory.get(there) is not None
 
 
-def test_what_happens_while_we_ask_is_not_lost() -> None:
-    """A listing is old when it arrives."""
-    inventory = Inventory()
-    pod = PodEntry("p")
-    old, both, new = (ContainerEntry(one, pod=pod) for one in ("old", "both", "new"))
-    inventory.put(old)
-    inventory.put(both)
-    before = inventory.ids()
-    inventory.put(new)
-    listed = ContainerEntry("both", "less is known", pod)
-    other = ContainerEntry("other", pod=pod)
-    inventory.merge(before, {"p": pod}, {"both": listed, "other": other})
-    assert inventory.ids() == ({"p"}, {"both", "new", "other"})
-    assert inventory.get("both") is both
-
-
 def on_tree(tmp_path: Path, *containers: tuple[str, int]) -> Any:
     root = tmp_path / "cgroup"
     root.mkdir()
@@ -208,19 +191,6 @@ def on_tree(tmp_path: Path, *containers: tuple[str, int]) -> Any:
 
 
 ID = "0123456789abcdef" * 4
-
-
-def test_what_ended_while_we_asked_is_not_learned_again() -> None:
-    """The listing is from before its end."""
-    inventory = Inventory()
-    pod = PodEntry("p")
-    container = ContainerEntry("c", pod=pod)
-    inventory.put_pod(pod)
-    inventory.put(container)
-    before = inventory.ids()
-    inventory.drop_pod("p")
-    inventory.merge(before, {"p": pod}, {"c": container})
-    assert inventory.ids() == (set(), set())
 
 
 @pytest.mark.parametrize("restart", [False, True])

@@ -16,12 +16,6 @@ from doors.cri.fakes import Client, FakeRuntime, counts, create_request, pod_con
 from support.harness import PATIENCE_S
 
 from nriplugin.api import cri_pb2 as cri
-from nriplugin.state.inventory import (
-    REMEMBERED_ENDS,
-    ContainerEntry,
-    Inventory,
-    PodEntry,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,29 +143,3 @@ def test_an_update_of_what_nobody_knows(
     fake.answers[rpc("UpdateContainerResources")] = lambda request, context: b""
     kubelet.update("ended-long-ago", cpu_shares=1024)
     assert counts(door) == (0, 0)
-
-
-def test_a_listing_does_not_bring_back_what_has_ended_since() -> None:
-    """Also not what was never known before."""
-    inventory = Inventory()
-    before = inventory.ids()
-    inventory.drop("c1")
-    inventory.drop_pod("p2")
-    pods = {one: PodEntry(one) for one in ("p1", "p2")}
-    listed = {
-        one: ContainerEntry(one, pod=pods[pod])
-        for one, pod in (("c1", "p1"), ("c2", "p2"), ("c3", "p1"))
-    }
-    inventory.merge(before, pods, listed)
-    assert inventory.ids() == ({"p1"}, {"c3"})
-
-
-def test_what_has_ended_is_not_remembered_for_ever() -> None:
-    """IDs are never used again, so the last ones will do."""
-    inventory = Inventory()
-    inventory.drop("first")
-    for number in range(REMEMBERED_ENDS):
-        inventory.drop(str(number))
-    inventory.put_late(ContainerEntry("first"))
-    inventory.put_late(ContainerEntry("0"))
-    assert inventory.ids() == (set(), {"first"})

@@ -6,10 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doors.nri.messages import GIB, OURS, container_at, creation, pod_at, unified_of
+from doors.nri.messages import (
+    GIB,
+    OURS,
+    container_at,
+    creation,
+    pod_at,
+    seen,
+    unified_of,
+)
 from doors.nri.nodes import plugin_on
 
+from nriplugin.api import view_pb2 as view
 from nriplugin.config import parse_config
+from nriplugin.doors.nri.messages import read_container, read_pod
 from nriplugin.explain import TYPICAL_NODE, explain_pod
 from nriplugin.kube.manifests import read_manifests
 from nriplugin.kube.oomscore import oom_score_adj
@@ -126,10 +136,10 @@ def through_nri(
     response = plugin.create_container(creation(sandbox, app))
     assert response is not None
     cleared = response.adjust.linux.resources.cpu.HasField("shares")
-    entry = plugin.lifecycle.inventory.get(app.id)
-    assert entry is not None
-    assert entry.decision is not None
-    writes = tuple((w.file, w.value, w.level.value) for w in entry.decision.writes)
+    request_pod = read_pod(view.PodSandbox.FromString(sandbox.SerializeToString()), {})
+    read = read_container(seen(view.Container, app))
+    decision = plugin.lifecycle.decide_new(plugin.plan, request_pod, read).decision
+    writes = tuple((w.file, w.value, w.level.value) for w in decision.writes)
     return unified_of(response), writes, cleared
 
 

@@ -213,9 +213,7 @@ def outcome(plugin: Asked, request: view.CreateContainerRequest) -> Any:
         answer = response and response.SerializeToString(deterministic=True)
     entry = plugin.lifecycle.inventory.drop(request.container.id)
     plugin.lifecycle.inventory.drop_pod(request.container.pod_sandbox_id)
-    writes = entry and entry.decision and entry.decision.writes
-    known = entry and entry._replace(decision=None)
-    return answer, known, writes, list(plugin.noted.said)
+    return answer, entry, list(plugin.noted.said)
 
 
 @settings(deadline=None, max_examples=150)

@@ -1,0 +1,197 @@
+"""The inventory answers an operator's question about a container, in few bytes."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+from doors.nri.messages import OURS, container_at, creation, pod_at
+from doors.nri.nodes import FACTS, configure, plugin_on
+from support.trees import CONTAINER, POD, UID
+
+from nriplugin.state.inventory import (
+    REMEMBERED_ENDS,
+    ContainerEntry,
+    EntryState,
+    Inventory,
+    PodEntry,
+)
+
+ALL_ON = """
+cpuBurst: {enabled: true, percent: 50}
+cpuQoS: {enabled: true}
+memoryQoS: {enabled: true}
+memoryQoSLevel: {enabled: true}
+unifiedAnnotations: {enabled: true, allowed: [io.weight]}
+"""
+GROUP = {
+    "scheduling.k8s.io/group-name": "train",
+    "volcano.sh/job-name": "resnet",
+    "volcano.sh/queue-name": "gpu",
+}
+
+
+@pytest.mark.parametrize("config", ["", ALL_ON], ids=["default", "all on"])
+def test_an_entry_says_whose_container_it_is_and_why_it_has_its_values(
+    config: str,
+) -> None:
+    """Pod, PodGroup, container, cgroup, numbers, and the decision for each file."""
+    plugin = plugin_on(FACTS)
+    configure(plugin, config)
+    plugin.create_container(creation(pod_at(annotations=GROUP), container_at()))
+    entry = plugin.lifecycle.inventory.get("c1")
+    assert entry is not None
+    pod = entry.pod
+    assert (pod.id, pod.namespace, pod.name, pod.uid) == ("p1", "shop", "web", UID)
+    assert pod.qos_class == "Burstable"
+    assert pod.group is not None
+    assert (pod.group.group, pod.group.job, pod.group.queue) == (
+        "train",
+        "resnet",
+        "gpu",
+    )
+    assert (entry.name, entry.path) == ("app", "shop/web/app")
+    assert (entry.cgroup, entry.pod_cgroup) == (CONTAINER, POD)
+    assert entry.numbers == "512,100000,100000,1073741824"
+    assert entry.state is EntryState.MANAGED
+    assert entry.decision is not None
+    why = entry.decision.why("cpu.max")
+    assert why is not None
+    assert (why.handler, entry.files["cpu.max"]) == ("resources", "100000 100000")
+    assert why.rule.text
+
+
+def test_a_skipped_container_says_why() -> None:
+    """A container that was refused, one for which all is off, one that was missed."""
+    plugin = plugin_on(FACTS)
+    plugin.create_container(creation(pod_at(), container_at(shares=512, quota_us=5)))
+    refused = plugin.lifecycle.inventory.get("c1")
+    assert refused is not None
+    assert refused.state is EntryState.SKIPPED
+    assert refused.reason.startswith("resources: cpu.quota: 5, expected")
+    missed = ContainerEntry("c2")
+    assert missed.state is EntryState.SKIPPED
+    assert missed.reason == "it was created while nriplugin was not connected"
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"files": {"cpu.weight": "59"}}, EntryState.MANAGED),
+        ({"outdated": {"cpu.weight": "59"}}, EntryState.MANAGED),
+        ({"files": {"cpu.weight": "59"}, "adopted": True}, EntryState.ADOPTED),
+        ({"files": {"cpu.max": "1"}, "drifted": ("cpu.max",)}, EntryState.DRIFTED),
+    ],
+)
+def test_the_state_of_a_container(changes: dict[str, Any], state: str) -> None:
+    """Drift is what an operator has to see first, then adoption."""
+    entry = ContainerEntry("c1")._replace(**changes)
+    assert entry.state is state
+    assert entry.reason == ""
+
+
+def test_500_containers_take_less_than_a_megabyte() -> None:
+    """All different, of 500 pods with three annotations each, and every handler on."""
+    plugin = plugin_on(FACTS)
+    configure(plugin, ALL_ON)
+    requests = []
+    for number in range(500):
+        annotations = {
+            f"cpu-burst{OURS}": "30%",
+            f"memory-request{OURS}": "64Mi",
+            f"io.weight{OURS}": str(number + 1),
+            **GROUP,
+        }
+        name = f"web-7f9c-{number}"
+        pod = pod_at(annotations=annotations, id=f"{number:064x}", name=name)
+        app = container_at(shares=512 + number, limit_bytes=(1 << 30) + 4096 * number)
+        app.id, app.pod_sandbox_id = f"{number + 500:064x}", pod.id
+        requests.append(creation(pod, app).SerializeToString())
+    request_type = type(creation(pod_at(), container_at()))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for request in requests:
+            plugin.create_container(request_type.FromString(request))
+        # The caches of decisions and of arithmetic are not part of the inventory.
+        plugin.lifecycle.plans.apply(plugin.plan.config)
+        assert len(plugin.lifecycle.inventory) == 500
+        gc.collect()
+        with_entries, _ = tracemalloc.get_traced_memory()
+        plugin.lifecycle.inventory.replace({}, {})
+        gc.collect()
+        without, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 100_000 < with_entries - without < 1_000_000
+
+
+def test_an_end_is_not_undone_by_an_answer_that_comes_later() -> None:
+    """Neither for a container nor for the containers of a pod; for a while."""
+    inventory = Inventory()
+    inventory.drop("first")
+    inventory.drop_pod("pod")
+    inventory.put_late(ContainerEntry("first"))
+    inventory.put_late(ContainerEntry("second", pod=PodEntry("pod")))
+    inventory.put_pod_late(PodEntry("pod"))
+    assert inventory.ids() == (set(), set())
+    for number in range(REMEMBERED_ENDS):
+        inventory.drop(str(number))
+    inventory.put_late(ContainerEntry("first"))
+    assert inventory.ids() == (set(), {"first"})
+
+
+def test_a_change_needs_the_entry_that_it_was_made_from() -> None:
+    """A job that was decided about an older entry changes nothing."""
+    inventory = Inventory()
+    old, new = ContainerEntry("c", "old"), ContainerEntry("c", "new")
+    inventory.put(old)
+    assert inventory.change(old, new)
+    assert not inventory.change(old, old)
+    assert inventory.get("c") is new
+
+
+def test_what_happens_while_we_ask_is_not_lost() -> None:
+    """A listing is old when it arrives."""
+    inventory = Inventory()
+    pod = PodEntry("p")
+    old, both, new = (ContainerEntry(one, pod=pod) for one in ("old", "both", "new"))
+    inventory.put(old)
+    inventory.put(both)
+    before = inventory.ids()
+    inventory.put(new)
+    listed = ContainerEntry("both", "less is known", pod)
+    other = ContainerEntry("other", pod=pod)
+    inventory.merge(before, {"p": pod}, {"both": listed, "other": other})
+    assert inventory.ids() == ({"p"}, {"both", "new", "other"})
+    assert inventory.get("both") is both
+
+
+def test_what_ended_while_we_asked_is_not_learned_again() -> None:
+    """The listing is from before its end."""
+    inventory = Inventory()
+    pod = PodEntry("p")
+    container = ContainerEntry("c", pod=pod)
+    inventory.put_pod(pod)
+    inventory.put(container)
+    before = inventory.ids()
+    inventory.drop_pod("p")
+    inventory.merge(before, {"p": pod}, {"c": container})
+    assert inventory.ids() == (set(), set())
+
+
+def test_a_listing_does_not_bring_back_what_has_ended_since() -> None:
+    """Also not what was never known before."""
+    inventory = Inventory()
+    before = inventory.ids()
+    inventory.drop("c1")
+    inventory.drop_pod("p2")
+    pods = {one: PodEntry(one) for one in ("p1", "p2")}
+    listed = {
+        one: ContainerEntry(one, pod=pods[pod])
+        for one, pod in (("c1", "p1"), ("c2", "p2"), ("c3", "p1"))
+    }
+    inventory.merge(before, pods, listed)
+    assert inventory.ids() == ({"p1"}, {"c3"})
