@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.convert.curves import Curve, shares_of
-from nriplugin.convert.readback import number_of_bytes
-from nriplugin.convert.validate import check
+from nriplugin.convert.model import UNLIMITED
+from nriplugin.convert.validate import bytes_in, check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,4 +108,7 @@ def _reverse_io_weight(left: dict[str, str]) -> int | None:
 
 
 def _number(text: str) -> int:
-    return -1 if text == "max" else number_of_bytes(text)
+    """Return the number in a text that `check` has accepted; no limit is -1."""
+    number = bytes_in(text)
+    assert number is not None, text
+    return -1 if number is UNLIMITED else number

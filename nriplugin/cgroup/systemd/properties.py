@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from nriplugin.cgroup.types.formats import parse_cpus
+from nriplugin.convert.cpu_list import parse_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

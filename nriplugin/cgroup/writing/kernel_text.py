@@ -13,24 +13,20 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.types.formats import parse_cpus
 from nriplugin.cgroup.writing.updates import amount
+from nriplugin.convert.cpu_list import parse_cpus
+from nriplugin.convert.model import UNLIMITED
+from nriplugin.convert.validate import BYTE_FILES, DEFAULT_PERIOD_US, bytes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CPU_MAX = "cpu.max"
-_DEFAULT_PERIOD_US = 100_000
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # The page counter's end: on v1, -1 reads back as this; on v2, as `max`.
 _NO_LIMIT_BYTES = (2**63 - 1) // PAGE_BYTES * PAGE_BYTES
-_SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
-_BYTES = frozenset(
-    f"memory.{name}"
-    for name in ("min", "low", "high", "max", "swap.max", "swap.high", "zswap.max")
-)
 # One line per device or resource; a write changes the lines that it names.
 _KEYED = ("io.", "blkio.", "rdma.", "misc.", "dmem.")
 _ZERO_REMOVES = "blkio.throttle."
@@ -128,7 +124,8 @@ def putting_back(file: str, original: str, ours: Iterable[str]) -> str:
 
 
 def _same_quota(wanted: str, held: str) -> bool:
-    quota, *period = wanted.split()
+    # The kernel ignores what follows the period.
+    quota, *period = wanted.split()[:2]
     held_quota, *held_period = held.split()
     if period and period != held_period:
         return False
@@ -162,31 +159,33 @@ def _percent(text: str) -> float:
 
 
 def _in_bytes(file: str) -> bool:
-    return (
-        file in _BYTES or file.endswith("limit_in_bytes") or file.startswith("hugetlb.")
-    )
+    v1 = file.endswith("limit_in_bytes")
+    return v1 or file in BYTE_FILES or file.startswith("hugetlb.")
 
 
 def _bytes(file: str, text: str) -> float:
-    text = text.strip()
-    factor = _SUFFIXES.get(text[-1:].upper())
-    number = amount(text) if factor is None else int(text[:-1]) * factor
-    if number >= _NO_LIMIT_BYTES:
+    """Return what the kernel keeps of a number of bytes: whole pages."""
+    number = bytes_in(text)
+    if number is None:
+        return amount(text)  # v1's -1, which is no limit; else a ValueError
+    if number is UNLIMITED or number >= _NO_LIMIT_BYTES:
         return inf
-    return number // _unit(file)
+    return number // _page_bytes(file)
 
 
-def _unit(file: str) -> int:
-    """Return what the kernel rounds down to: a page, of the size in hugetlb's names."""
+def _page_bytes(file: str) -> int:
+    """Return the page that the kernel rounds down to; hugetlb has it in the name."""
     prefix, _, rest = file.partition(".")
     size = rest.partition(".")[0]
-    if prefix == "hugetlb" and size[-2:-1] in _SUFFIXES and size[:-2].isdecimal():
-        return int(size[:-2]) * _SUFFIXES[size[-2]]
+    if prefix == "hugetlb" and size.endswith("B"):
+        page = bytes_in(size[:-1])  # 2MB is 2M bytes
+        if isinstance(page, int):
+            return page
     return PAGE_BYTES
 
 
 def _size(file: str, text: str) -> float:
     if file == CPU_MAX:
         quota, *period = text.split() or [""]
-        return amount(quota) / (int(period[0]) if period else _DEFAULT_PERIOD_US)
+        return amount(quota) / (int(period[0]) if period else DEFAULT_PERIOD_US)
     return _bytes(file, text) if _in_bytes(file) else amount(text)

@@ -26,10 +26,10 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.types.formats import parse_cpus
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.kernel_text import CPU_MAX, PAGE_BYTES, number_in, same
 from nriplugin.cgroup.writing.updates import Change, amount
+from nriplugin.convert.cpu_list import parse_cpus
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:

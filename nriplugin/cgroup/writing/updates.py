@@ -15,8 +15,8 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from nriplugin.cgroup.types.formats import parse_cpus, render_cpus
 from nriplugin.cgroup.types.registry import Type
+from nriplugin.convert.cpu_list import parse_cpus, render_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

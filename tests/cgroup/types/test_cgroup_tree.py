@@ -11,7 +11,6 @@ from support.trees import CGROUPS, CONTAINER, CONTAINER_ID, POD, QOS, UID, make,
 from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.locate.detect import detect_node
 from nriplugin.cgroup.locate.walk import find, walk
-from nriplugin.cgroup.system import open_proc, open_resctrl, resctrl_registry
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.errors import CgroupError, ConfigError
@@ -188,34 +187,6 @@ def test_what_is_only_missing_here_is_not_remembered(tmp_path: Path) -> None:
     assert off.reason == f"controller cpu is off in {POD}"
     assert not tree.supported(Type.CPU_BURST, "/")  # which has no limits at all
     assert tree.supported(Type.CPU_BURST, QOS)
-
-
-def test_files_that_are_no_cgroups_fit_the_same_interface(tmp_path: Path) -> None:
-    """/proc/meminfo, and the cache's shares of a group of tasks."""
-    proc = open_proc()
-    assert proc.path(Type.MEMINFO, "/") == "/meminfo"
-    assert proc.get(Type.MEMINFO, "/")["MemTotal"] > 1 << 20
-    assert proc.supported(Type.MEMINFO, "/")
-    with pytest.raises(ConfigError, match="not found in cgroup registry of version 0"):
-        proc.get(Type.CPU_STAT, "/")
-    (tmp_path / "BE").mkdir()
-    (tmp_path / "BE" / "schemata").write_text("    MB:0=100\n    L3:0=fff;1=fff\n")
-    files = LocalFiles(str(tmp_path), magics=None)
-    resctrl = Tree(files, 0, resctrl_registry())
-    assert resctrl.path(Type.RESCTRL_SCHEMATA, "/BE") == "/BE/schemata"
-    assert resctrl.get(Type.RESCTRL_SCHEMATA, "/BE") == {
-        "MB": "0=100",
-        "L3": "0=fff;1=fff",
-    }
-    resctrl.set(Type.RESCTRL_SCHEMATA, "/BE", "L3:0=f")
-    assert resctrl.read(Type.RESCTRL_SCHEMATA, "/BE") == "L3:0=f\n"
-    with pytest.raises(ConfigError, match="schemata: 'L3', expected lines such as"):
-        resctrl.set(Type.RESCTRL_SCHEMATA, "/BE", "L3")
-    files.write("/BE/schemata", "nonsense\n")
-    with pytest.raises(CgroupError, match="expected RESOURCE:DOMAINS"):
-        resctrl.get(Type.RESCTRL_SCHEMATA, "/BE")
-    with pytest.raises(CgroupError, match="file system type"):
-        open_resctrl(str(tmp_path))
 
 
 def test_the_kubelets_part_is_walked_from_the_top(tree: Tree) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.trees import CONTAINER, POD, QOS
 
-from nriplugin.cgroup.types.formats import parse_cpus, render_cpus
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.updates import Status, Update
+from nriplugin.convert.cpu_list import parse_cpus, render_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.trees import POD
 
-from nriplugin.cgroup.types.formats import parse_cpus, render_cpus
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.kernel_text import (
     equal,
@@ -18,6 +17,7 @@ from nriplugin.cgroup.writing.kernel_text import (
     writes,
 )
 from nriplugin.cgroup.writing.updates import MERGES, Update, amount, larger, union
+from nriplugin.convert.cpu_list import parse_cpus, render_cpus
 
 cpus = st.frozensets(st.integers(0, 200), max_size=20)
 amounts = st.one_of(st.integers(0, 2**63 - 1).map(str), st.just("max"), st.just("-1"))
