@@ -142,7 +142,7 @@ class Bench:
         # As many as asked for, whether or not there are so many pods.
         present = [u for u in updates if u.cgroup in set(cgroups.pods)]
         self._plain.update_batch(present)
-        known = self._plain._cache._known
+        known = self._plain._cache._values
         entry = known[present[0].key]
         for update in updates:
             known.setdefault(update.key, entry)
@@ -211,9 +211,9 @@ class Bench:
         """Time a batch of updates that are remembered, in milliseconds."""
         updates, values = self._cached, self._values
         executor = self._plain
-        entry = executor._cache._known[updates[0].key]
+        entry = executor._cache._values[updates[0].key]
         for update in updates:  # whatever was written meanwhile
-            executor._cache._known[update.key] = entry._replace(value=100)
+            executor._cache._values[update.key] = entry._replace(value=100)
 
         def look_up() -> None:
             for update in updates:
@@ -232,7 +232,7 @@ class Bench:
         def level(executor: Executor, cpus: str) -> None:
             outcomes = executor.leveled_update_batch(
                 [
-                    [Update.merging(Type.CPUSET_CPUS, cgroup, cpus) for cgroup in level]
+                    [Update(Type.CPUSET_CPUS, cgroup, cpus) for cgroup in level]
                     for level in branches
                 ],
                 cacheable=False,

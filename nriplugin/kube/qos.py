@@ -1,7 +1,8 @@
 """The QoS class of a pod, by the rules of Kubernetes' ComputePodQOS.
 
-Only cpu and memory count, and only above zero. Pod-level resources, where there are
-any, decide alone; else all containers do, init containers and sidecars included.
+Only amounts of cpu and memory above zero count. If the pod has resources of its own,
+they decide alone; else those of all its containers do, init containers and sidecars
+included. `qos_of_cgroup` reads the class from the name of the pod's cgroup instead.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nriplugin.cgroup_names import parse_kubepods
 from nriplugin.kube.amounts import default_requests
 from nriplugin.kube.podlevel import default_pod_requests
 from nriplugin.kube.quantity import milli
@@ -21,7 +23,7 @@ COUNTED = ("cpu", "memory")
 
 
 class QOSClass(StrEnum):
-    """Who is throttled and evicted last, and in whose cgroup a pod lives."""
+    """A pod's class: it decides which cgroup it is in and how late it is evicted."""
 
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
@@ -63,20 +65,15 @@ def _sum(many: list[Amounts]) -> dict[str, int]:
     return {name: total for name, total in totals.items() if total}
 
 
-_BY_DIRECTORY = {
-    "burstable": QOSClass.BURSTABLE,
-    "besteffort": QOSClass.BEST_EFFORT,
-    "kubepods": QOSClass.GUARANTEED,
-}
+_BY_NAME = {str(qos): qos for qos in QOSClass}
 
 
 def qos_of_cgroup(cgroup_parent: str) -> QOSClass | None:
-    """Return the class of a pod by its cgroup, as a path or the name of a slice."""
-    leaf = cgroup_parent.rstrip("/").rpartition("/")[2]
-    if leaf.endswith(".slice"):
-        components = leaf.removesuffix(".slice").split("-")
-    else:
-        components = cgroup_parent.rstrip("/").split("/")
-    if len(components) < 2 or not components[-1].startswith("pod"):
+    """Return the class of a pod by its cgroup, a path or the name of a slice.
+
+    None if the cgroup is not that of a pod: one of a QoS class, or of a container.
+    """
+    parts = parse_kubepods(cgroup_parent)
+    if parts is None or parts.pod_uid is None or parts.below:
         return None
-    return _BY_DIRECTORY.get(components[-2])
+    return None if parts.qos_class is None else _BY_NAME[parts.qos_class]

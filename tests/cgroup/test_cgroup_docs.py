@@ -105,7 +105,7 @@ def test_every_example_in_python_runs(version: int, tmp_path: Path) -> None:
     assert len(blocks) >= 3
     code = "\n".join(blocks)
     for here, there in {
-        "detect_node(os.environ)": f"detect_node({{}}, cgroup_root={str(root)!r})",
+        "detect_node(os.environ": f"detect_node({{}}, cgroup_root={str(root)!r}",
         '"/var/lib/nriplugin"': repr(str(tmp_path)),
     }.items():
         assert here in code

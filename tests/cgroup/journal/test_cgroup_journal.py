@@ -9,11 +9,11 @@ import pytest
 from cgroup.kernels import Kernel
 from support.trees import POD, QOS
 
-from nriplugin.cgroup.journal.entries import Entry
 from nriplugin.cgroup.journal.journal import Journal, boot_id
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.journal_entries import Entry
 from nriplugin.cgroup.writing.updates import Status, Update
 from nriplugin.errors import JournalError
 
@@ -111,8 +111,8 @@ def test_a_batch_is_one_transaction(journal: Journal) -> None:
     statements.clear()
     executor.leveled_update_batch(
         [
-            [Update.merging(Type.CPUSET_CPUS, QOS, "0-1")],
-            [Update.merging(Type.CPUSET_CPUS, pod, "0-1") for pod in pods],
+            [Update(Type.CPUSET_CPUS, QOS, "0-1")],
+            [Update(Type.CPUSET_CPUS, pod, "0-1") for pod in pods],
         ]
     )
     assert statements.count("COMMIT") == 2

@@ -61,7 +61,7 @@ def test_a_weight_written_since_is_left_alone(pod: Cleared) -> None:
     """Whoever cleared idle has decided about the weight as well."""
     pod.kernel.write(pod.weight, "500")
     found = {f.path: f for f in restore(pod.kernel.tree, pod.journal)}[pod.weight]
-    reason = "somebody else has changed it since"
+    reason = "another program has changed it since"
     assert (found.action, found.reason) == (Action.LEFT, reason)
     assert pod.kernel.files[pod.weight] == "500"
 

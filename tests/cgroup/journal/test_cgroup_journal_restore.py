@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.trees import CGROUPS, CONTAINER, POD, QOS
 
-from nriplugin.cgroup.journal.entries import Entry
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.journal.restore import Action, restore
 from nriplugin.cgroup.types.contents import text
 from nriplugin.cgroup.types.registry import Resource, Type
 from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.journal_entries import Entry
 from nriplugin.cgroup.writing.updates import Status, Update
 from nriplugin.errors import CgroupError
 
@@ -52,9 +52,9 @@ def test_everything_is_put_back_and_forgotten(version: int, journal: Journal) ->
         outcomes = executor.leveled_update_batch(
             [
                 [
-                    Update.merging(Type.CPUSET_CPUS, cgroup, cpus),
-                    Update.merging(Type.CPU_QUOTA, cgroup, quota),
-                    Update.merging(Type.CPU_BURST, cgroup, burst),
+                    Update(Type.CPUSET_CPUS, cgroup, cpus),
+                    Update(Type.CPU_QUOTA, cgroup, quota),
+                    Update(Type.CPU_BURST, cgroup, burst),
                     Update(Type.PIDS_MAX, cgroup, 77),
                     Update(Type.CPU_PERIOD, cgroup, 200000),
                 ]
@@ -81,7 +81,7 @@ def test_what_somebody_else_changed_is_left_alone(journal: Journal) -> None:
     assert (left.original, left.ours, left.now) == ("100", "7", "555")
     assert (left.action, left.reason) == (
         Action.LEFT,
-        "somebody else has changed it since",
+        "another program has changed it since",
     )
     assert found[f"{CONTAINER}/cpu.weight"].action is Action.ALREADY
     assert kernel.files[f"{POD}/cpu.weight"] == "555"
@@ -276,9 +276,9 @@ def test_killed_at_any_write_and_restored_at_any_write(
             executor.leveled_update_batch(
                 [
                     [
-                        Update.merging(Type.CPUSET_CPUS, cgroup, listed),
-                        Update.merging(Type.CPU_QUOTA, cgroup, quota * 1000),
-                        Update.merging(Type.CPU_BURST, cgroup, quota * 500),
+                        Update(Type.CPUSET_CPUS, cgroup, listed),
+                        Update(Type.CPU_QUOTA, cgroup, quota * 1000),
+                        Update(Type.CPU_BURST, cgroup, quota * 500),
                     ]
                     for cgroup in CGROUPS
                 ]

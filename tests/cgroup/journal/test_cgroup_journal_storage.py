@@ -137,7 +137,7 @@ def test_a_journal_from_before_there_were_versions_is_adopted(tmp_path: Path) ->
 
 @pytest.mark.parametrize("number", [2, 7, -1])
 def test_another_version_is_one_sentence(number: int, tmp_path: Path) -> None:
-    """The file, what it has and what was expected; and it stays as it is."""
+    """The file, what it has and what was expected; the file is left unchanged."""
     path = database(
         tmp_path, "CREATE TABLE journal (new TEXT)", f"PRAGMA user_version = {number}"
     )
@@ -146,7 +146,7 @@ def test_another_version_is_one_sentence(number: int, tmp_path: Path) -> None:
         Journal(str(tmp_path))
     assert str(caught.value) == (
         f"journal {path}: schema version {number}, expected 1: "
-        "another release of nriplugin made it, and it stays as it is"
+        "another release of nriplugin made it, and it is left unchanged"
     )
     assert path.read_bytes() == before
 
@@ -164,7 +164,7 @@ def test_another_database_is_one_sentence(
     with pytest.raises(JournalError) as caught:
         Journal(str(tmp_path))
     assert str(caught.value) == (
-        f"journal {path}: not the tables of schema version 1, and it stays as it is"
+        f"journal {path}: not the tables of schema version 1, so it is left unchanged"
     )
     assert path.read_bytes() == before
 

@@ -8,6 +8,7 @@ from nriplugin.cgroup.locate import detect as nodes
 from nriplugin.cgroup.locate.detect import detect_node
 from nriplugin.cgroup.locate.driver import DetectedDriver, detect_driver
 from nriplugin.cgroup.locate.paths import Driver
+from nriplugin.kube import kubelet_config
 from nriplugin.kube.kubelet_config import parse_arguments, parse_flags_file
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class Host:
         (self.tree / path).mkdir(parents=True)
 
     def detect(self, **environ: str) -> DetectedDriver:
-        return detect_driver(environ, str(self.root), [str(self.tree)])
+        trees = [str(self.tree)]
+        return detect_driver(environ, str(self.root), trees, kubelet_config)
 
 
 @pytest.fixture
@@ -335,7 +337,7 @@ def test_a_v1_host_is_probed_below_its_controllers(host: Host) -> None:
     node = detect_node(environ)
     assert node.driver.driver is Driver.SYSTEMD
     assert node.cgroup_root == str(host.tree)
-    assert node.layout.pod_path("Burstable", "cpu", "1-2") == (
+    assert node.paths.pod_path("Burstable", "cpu", "1-2") == (
         f"{host.tree}/cpu/kubepods.slice/kubepods-burstable.slice/"
         "kubepods-burstable-pod1_2.slice"
     )
@@ -364,7 +366,20 @@ def test_cgroup2_anywhere_makes_a_v1_host_hybrid(
 
 def test_a_host_without_proc_is_seen_through_ours(tmp_path: Path) -> None:
     """As in a pod with hostPID that mounts only what it needs."""
-    rung = detect_driver({}, str(tmp_path), []).rungs[1]
+    rung = detect_driver({}, str(tmp_path), [], kubelet_config).rungs[1]
     assert rung.name == "kubelet process"
     assert "/proc" in rung.evidence
     assert str(tmp_path) not in rung.evidence
+
+
+def test_without_a_parser_the_kubelets_settings_are_not_looked_at(host: Host) -> None:
+    """No rung names the kubelet, whatever its files say."""
+    trees = [str(host.tree)]
+    found = detect_driver({}, str(host.root), trees)
+    assert [rung.name for rung in found.rungs] == [
+        "environment",
+        "file system",
+        "default",
+    ]
+    asked = detect_driver({}, str(host.root), trees, kubelet_config)
+    assert {"kubelet process", "kubelet files"} <= {rung.name for rung in asked.rungs}

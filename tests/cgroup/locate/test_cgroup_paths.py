@@ -10,12 +10,12 @@ from nriplugin.cgroup.locate.paths import (
     RuntimeName,
     cgroup_path,
     container_path,
-    expand_slice,
     oci_cgroups_path,
     pod_components,
     qos_components,
     scope_name,
 )
+from nriplugin.cgroup_names import expand_slice
 from nriplugin.errors import ConfigError
 
 UID = "7b0f0a2e-5d6c-4c1f-9c39-1f5a2a0f4b11"

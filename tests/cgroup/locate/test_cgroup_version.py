@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nriplugin.cgroup import syscalls
+from nriplugin.cgroup.files import CGROUP2_MAGIC
 from nriplugin.cgroup.locate.mounts import parse_mountinfo
 from nriplugin.cgroup.locate.version import (
-    CGROUP2_MAGIC,
     ENV_VERSION,
     ENV_VOLCANO_VERSION,
     detect_version,

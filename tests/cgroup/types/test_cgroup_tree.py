@@ -194,7 +194,12 @@ def test_the_kubelets_part_is_walked_from_the_top(tree: Tree) -> None:
     found = list(walk(tree, "/kubepods"))
     assert [one.cgroup for one in found] == list(CGROUPS)
     assert [one.depth for one in found] == [0, 1, 2, 3]
-    assert [one.place.level for one in found] == ["kubepods", "qos", "pod", "container"]
+    assert [one.identity.level for one in found] == [
+        "kubepods",
+        "qos",
+        "pod",
+        "container",
+    ]
     with pytest.raises(CgroupError):
         list(walk(tree, "/kubepods.slice"))
 

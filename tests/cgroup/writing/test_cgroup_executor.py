@@ -345,7 +345,7 @@ def test_what_is_forgotten_takes_no_memory() -> None:
     assert len(cache) == 0
     executor.update(WEIGHT)
     executor.forget(QOS[:-1])  # the name of nobody
-    assert len(cache._known) == 1
+    assert len(cache._values) == 1
 
 
 def test_a_batch_is_not_interleaved_with_another(
@@ -387,7 +387,7 @@ def test_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
             )
             outcomes += executor.leveled_update_batch(
                 [
-                    [Update.merging(Type.CPUSET_CPUS, cgroup, f"{number}-{number + 1}")]
+                    [Update(Type.CPUSET_CPUS, cgroup, f"{number}-{number + 1}")]
                     for cgroup in (QOS, POD, CONTAINER)
                 ]
             )
