@@ -43,10 +43,9 @@ BYTE_FILES = frozenset(
 )
 
 # No number that the kernel takes has more digits than 2^64 - 1.
-_NUMBER = re.compile(r"[0-9]{1,20}")
+_MAX_DIGITS = 20
 _BYTES = re.compile(r"\s*(?:([0-9]{1,20})([kKmMgGtTpPeE]?)|max)\s*")
 _UNITS = "KMGTPE"
-_PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{0,9})?")
 # The kernel reads these files as decimal. In all others it reads 010 as 8, and refuses
 # 09, so a leading zero is refused there.
 _DECIMAL_FILES = frozenset(
@@ -55,7 +54,6 @@ _DECIMAL_FILES = frozenset(
 )
 LEADING_ZERO = re.compile(r"(?<![0-9.])0[0-9]")
 NO_LEADING_ZERO = "a number without a leading zero, which the kernel reads as octal"
-_DEVICE_LINE = re.compile(r"([0-9]{1,10}:[0-9]{1,10})\s+(.*)")
 
 
 def check(file: str, value: str, *, field: str | None = None) -> None:
@@ -101,7 +99,11 @@ def bytes_in(text: str) -> Amount | None:
 
 
 def _number_in(text: str, low: int, high: int) -> bool:
-    return bool(_NUMBER.fullmatch(text)) and low <= int(text) <= high
+    return _is_number(text) and low <= int(text) <= high
+
+
+def _is_number(text: str, max_digits: int = _MAX_DIGITS) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= max_digits
 
 
 def _weight(text: str) -> bool:
@@ -115,7 +117,10 @@ def _flag(text: str) -> bool:
 
 def _percent(text: str) -> bool:
     text = text.strip()
-    return text == "max" or (bool(_PERCENT.fullmatch(text)) and float(text) <= 100)
+    whole, _, decimals = text.partition(".")
+    if not _is_number(whole) or (decimals and not _is_number(decimals)):
+        return text == "max"
+    return int(whole) < 100 or (int(whole) == 100 and not decimals.strip("0"))
 
 
 def _cpu_max(text: str) -> bool:
@@ -148,9 +153,9 @@ def _cpu_list(text: str) -> bool:
 
 def _io_weights(low: int, high: int) -> Callable[[str], bool]:
     def line_ok(line: str) -> bool:
-        device = _DEVICE_LINE.fullmatch(line)
-        if device:
-            return device[2] == "default" or _number_in(device[2], low, high)
+        weight = _after_device(line)
+        if weight is not None:
+            return weight == "default" or _number_in(weight, low, high)
         return _number_in(line.removeprefix("default ").strip(), low, high)
 
     return lambda text: all(line_ok(line.strip()) for line in text.strip().splitlines())
@@ -161,16 +166,25 @@ def _io_max(text: str) -> bool:
 
 
 def _io_max_line(line: str) -> bool:
-    device = _DEVICE_LINE.fullmatch(line)
-    if not device:
+    rates = _after_device(line)
+    if rates is None:
         return False
-    for word in device[2].split():
+    for word in rates.split():
         key, _, rate = word.partition("=")
         if key not in THROTTLE_KEYS:
             return False
         if rate != "max" and not _number_in(rate, 1, MAX_NUMBER):
             return False
     return True
+
+
+def _after_device(line: str) -> str | None:
+    """Return what follows MAJOR:MINOR in a line; None if it does not begin with one."""
+    device, *rest = line.split(None, 1)
+    major, _, minor = device.partition(":")
+    if not rest or not (_is_number(major, 10) and _is_number(minor, 10)):
+        return None
+    return rest[0]
 
 
 _PERCENT_EXPECTED = "a percentage such as 12.50, or max"

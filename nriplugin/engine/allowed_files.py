@@ -38,9 +38,10 @@ ALLOWABLE = BYTE_FILES | {
 # Every file that any handler may set: only these can hold a value that nriplugin set.
 OWNABLE = ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
 
-_BYTES = re.compile(r"[0-9]{1,19}|max")
-_PERCENT = re.compile(r"[0-9]{1,3}(\.[0-9]{1,2})?|max")
-_NUMBERS = re.compile(r"(default |max )?([0-9]+|max)( [0-9]+)?")
+# Compiled at their first use: most containers have no such annotation.
+_BYTES = r"[0-9]{1,19}|max"
+_PERCENT = r"[0-9]{1,3}(\.[0-9]{1,2})?|max"
+_NUMBERS = r"(default |max )?([0-9]+|max)( [0-9]+)?"
 
 
 def check_raw(file: str, value: str) -> None:
@@ -54,14 +55,14 @@ def check_raw(file: str, value: str) -> None:
         # annotation cannot know which ones those are.
         raise ConversionError(file, value[:60], NO_LEADING_ZERO)
     spelling, expected = _spelling(file)
-    if not spelling.fullmatch(value):
+    if not re.fullmatch(spelling, value):
         raise ConversionError(file, value[:60], expected)
     check(file, value)
     if file == "cpu.max" and len(value.split()) != 2:
         raise ConversionError(file, value[:60], "a quota or max, and a period")
 
 
-def _spelling(file: str) -> tuple[re.Pattern[str], str]:
+def _spelling(file: str) -> tuple[str, str]:
     if file in BYTE_FILES:
         return _BYTES, "a number of bytes, or max"
     if file.startswith("cpu.uclamp."):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from support.vectors import Vector, each
 
+from nriplugin.convert.curves import MAX_SHARES, MIN_SHARES
+from nriplugin.convert.validate import MIN_QUOTA_US
 from nriplugin.kube.kubelet import (
-    MAX_SHARES,
-    MIN_QUOTA_US,
-    MIN_SHARES,
     milli_cpu_to_quota,
     milli_cpu_to_shares,
     quota_to_milli_cpu,

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.podspec import read_pod_spec
-from nriplugin.kube.qos import QOSClass, qos_class
+from nriplugin.kube.qos import QOSClass
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
 EQUAL = {"limits": BOTH, "requests": BOTH}

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 MOUNTINFO = "/proc/self/mountinfo"
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
-
 # Options of a v1 mount that are not controllers. Neither is an option with a `=`, such
 # as the name of a hierarchy without controllers.
 _OPTIONS = frozenset(
@@ -67,4 +65,4 @@ def _unescape(field: str) -> str:
     """Turn the kernel's \\040 and the like back into characters."""
     if "\\" not in field:
         return field
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
