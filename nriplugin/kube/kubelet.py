@@ -1,8 +1,8 @@
-"""The kubelet's arithmetic between milli-CPU and the cgroup v1 numbers that it sends.
+"""The kubelet's arithmetic from milli-CPU to the cgroup v1 numbers that it sends.
 
-All numbers are whole and rounded as the kubelet rounds them: down from milli-CPU to v1
-numbers, and shares up on the way back (pkg/kubelet/cm/helpers_linux.go,
-kuberuntime/helpers_linux.go). The bounds are the kernel's, from `convert`.
+All numbers are whole and rounded down, as the kubelet does it
+(pkg/kubelet/cm/helpers_linux.go, kuberuntime/helpers_linux.go). The bounds are the
+kernel's, from `convert`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,3 @@ def milli_cpu_to_quota(milli: int, period_us: int = DEFAULT_PERIOD_US) -> int:
     if milli == 0:
         return 0
     return max(milli * period_us // MILLI_PER_CPU, MIN_QUOTA_US)
-
-
-def shares_to_milli_cpu(shares: int) -> int:
-    """Return the request that shares stand for; 0 below the minimum."""
-    if shares < MIN_SHARES:
-        return 0
-    return -(-shares * MILLI_PER_CPU // SHARES_PER_CPU)
-
-
-def quota_to_milli_cpu(quota_us: int, period_us: int = DEFAULT_PERIOD_US) -> int:
-    """Return the limit that a quota stands for; 0 for no quota (-1, as read back)."""
-    if quota_us < 0:
-        return 0
-    return quota_us * MILLI_PER_CPU // period_us

@@ -58,14 +58,6 @@ class NodePaths(NamedTuple):
         """Return the directory of the cgroup of all pods."""
         return self.path(controller, self.kubepods())
 
-    def qos_path(self, qos_class: str, controller: str) -> str:
-        """Return the directory of the cgroup of a QoS class."""
-        return self.path(controller, self.qos(qos_class))
-
-    def pod_path(self, qos_class: str, controller: str, uid: str) -> str:
-        """Return the directory of the cgroup of a pod."""
-        return self.path(controller, self.pod(qos_class, uid))
-
 
 def kube_root_components(cgroup_root: str) -> tuple[str, ...]:
     """Return the kubelet's cgroupRoot, `/` or `/kubelet`, as components.

@@ -99,16 +99,6 @@ def container_path(
     return f"{cgroup_path(pod, driver)}/{name}"
 
 
-def oci_cgroups_path(
-    pod: Sequence[str], container_id: str, driver: Driver, runtime: RuntimeName
-) -> str:
-    """Return `linux.cgroupsPath` of the OCI spec: for systemd, SLICE:PREFIX:ID."""
-    if driver is Driver.SYSTEMD:
-        _check_name(container_id)
-        return f"{slice_name(pod)}:{runtime}:{container_id}"
-    return container_path(pod, container_id, driver, runtime)
-
-
 def cgroup_of(cgroups_path: str) -> str | None:
     """Return the directory of a container from `linux.cgroupsPath` of its OCI spec.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Self
 
     from nriplugin.cgroup.types.contents import Content, Given
@@ -97,7 +97,6 @@ class Resource(NamedTuple):
     file: str
     content: Content
     needs: str = ""
-    validator: Callable[[Given], str | None] | None = None
 
     @classmethod
     def of(
@@ -106,13 +105,6 @@ class Resource(NamedTuple):
         """Describe a file that `Type` does not list: its type is `controller/file`."""
         default = f"{controller}/{file}" if controller else file
         return cls(type or default, version, controller, file, content)
-
-    def with_validator(self, validator: Callable[[Given], str | None]) -> Resource:
-        """Return the same resource with a further check of given values.
-
-        The validator returns what was expected, or None for a valid value.
-        """
-        return self._replace(validator=validator)
 
     def path(self, cgroup: str) -> str:
         """Return the path of a cgroup's file; v1 has a tree per controller."""
@@ -167,14 +159,11 @@ class Resource(NamedTuple):
                 f"{self.type}: {value!r}, expected nothing: it is read only"
             )
         try:
-            checked = check(value)
+            return check(value)
         except (ValueError, TypeError):
             raise ConfigError(
                 f"{self.type}: {value!r}, expected {self.content.expected}"
             ) from None
-        if self.validator is not None and (expected := self.validator(value)):
-            raise ConfigError(f"{self.type}: {value!r}, expected {expected}")
-        return checked
 
 
 class Registry:

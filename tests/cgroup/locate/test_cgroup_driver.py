@@ -337,7 +337,8 @@ def test_a_v1_host_is_probed_below_its_controllers(host: Host) -> None:
     node = detect_node(environ)
     assert node.driver.driver is Driver.SYSTEMD
     assert node.cgroup_root == str(host.tree)
-    assert node.paths.pod_path("Burstable", "cpu", "1-2") == (
+    pod = node.paths.pod("Burstable", "1-2")
+    assert node.paths.path("cpu", pod) == (
         f"{host.tree}/cpu/kubepods.slice/kubepods-burstable.slice/"
         "kubepods-burstable-pod1_2.slice"
     )

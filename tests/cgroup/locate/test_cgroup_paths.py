@@ -8,9 +8,9 @@ from support.vectors import Vector, each
 from nriplugin.cgroup.locate.paths import (
     Driver,
     RuntimeName,
+    cgroup_of,
     cgroup_path,
     container_path,
-    oci_cgroups_path,
     pod_components,
     qos_components,
     scope_name,
@@ -41,8 +41,8 @@ def test_a_container_is_a_scope_in_its_pods_slice(vector: Vector) -> None:
     pod = pod_components("Burstable", UID)
     expect = vector.expect
     assert scope_name(runtime, identity) == expect["scope"]
-    assert oci_cgroups_path(pod, identity, driver, runtime) == expect["cgroupsPath"]
     path = container_path(pod, identity, driver, runtime)
+    assert cgroup_of(expect["cgroupsPath"]) == path
     assert path == f"{cgroup_path(pod, driver)}/{expect['scope']}"
 
 
@@ -92,7 +92,6 @@ def test_cgroupfs_containers() -> None:
     ):
         path = container_path(pod, "abc", Driver.CGROUPFS, runtime)
         assert path == f"{parent}/{name}"
-        assert oci_cgroups_path(pod, "abc", Driver.CGROUPFS, runtime) == path
 
 
 @pytest.mark.parametrize("part", ["", ".", "..", "a/b", "a_b", "a\0", "a\n"])
@@ -103,9 +102,6 @@ def test_no_component_leads_elsewhere(part: str, driver: Driver) -> None:
         cgroup_path(["kubepods", part], driver)
     with pytest.raises(ConfigError, match="expected a name without"):
         container_path(["kubepods"], part, driver, RuntimeName.CRIO)
-    if driver is Driver.SYSTEMD:
-        with pytest.raises(ConfigError, match="expected a name without"):
-            oci_cgroups_path(["kubepods"], part, driver, RuntimeName.CRIO)
 
 
 COMPONENT = st.from_regex(r"[a-z0-9<>]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)

@@ -16,7 +16,6 @@ from nriplugin.cgroup.locate.paths import (
     cgroup_of_parent,
     cgroup_path,
     container_path,
-    oci_cgroups_path,
     pod_components,
     slice_name,
 )
@@ -33,8 +32,11 @@ def test_what_is_handed_around_leads_back(
 ) -> None:
     """To the directories of the pod and of its container."""
     pod = pod_components(qos_class, UID, root)
-    given = oci_cgroups_path(pod, "abc", driver, runtime)
-    assert cgroup_of(given) == container_path(pod, "abc", driver, runtime)
+    container = container_path(pod, "abc", driver, runtime)
+    spec = container  # what the runtime writes to `linux.cgroupsPath`
+    if driver is Driver.SYSTEMD:
+        spec = f"{slice_name(pod)}:{runtime}:abc"
+    assert cgroup_of(spec) == container
     parent = cgroup_path(pod, driver)
     assert cgroup_of_parent(parent) == parent
     if driver is Driver.SYSTEMD:

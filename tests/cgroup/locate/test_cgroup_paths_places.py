@@ -47,9 +47,10 @@ def test_a_pod_is_found_on_both_versions_with_both_drivers(
 ) -> None:
     """v1 has a tree per controller, v2 one for all."""
     paths = NodePaths(version, driver)
-    assert paths.pod_path("Burstable", "cpu", "1-2") == expected
-    assert paths.qos_path("Burstable", "cpu") == expected.rpartition("/")[0]
-    assert paths.qos_path("Guaranteed", "cpu") == paths.root_path("cpu")
+    assert paths.path("cpu", paths.pod("Burstable", "1-2")) == expected
+    qos = paths.path("cpu", paths.qos("Burstable"))
+    assert qos == expected.rpartition("/")[0]
+    assert paths.path("cpu", paths.qos("Guaranteed")) == paths.root_path("cpu")
     assert paths.root_path("cpu") == expected.rpartition("/")[0].rpartition("/")[0]
     assert paths.version == version
 

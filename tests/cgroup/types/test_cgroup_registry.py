@@ -86,17 +86,8 @@ def test_a_registry_can_be_added_to() -> None:
         Registry(1).get("memory/memory.wmark_ratio")
 
 
-def test_a_validator_can_be_added() -> None:
-    """It comes on top of what the kernel demands; without one anything goes."""
-    limit = V2.get(Type.MEMORY_LIMIT)
-    even = limit.with_validator(
-        lambda value: "an even number" if int(value) % 2 else None
-    )
-    even.validate(4096)
-    with pytest.raises(ConfigError, match=r"bytes: 4097, expected an even number"):
-        even.validate(4097)
-    with pytest.raises(ConfigError, match="expected a whole number"):
-        even.validate("x")
+def test_a_content_without_a_rule_takes_any_text() -> None:
+    """A resource of plain text is for files that nriplugin has no rule for."""
     Resource.of(2, "", "x", contents.text()).validate("anything at all")
 
 
