@@ -1,8 +1,8 @@
-"""Block I/O: weights and throttles.
+"""The io controller: weights and throttles. Pure.
 
-Which weight file a node has depends on its scheduler: `io.bfq.weight` takes the v1
-number as it is, `io.weight` another range and so another number. Devices have weights
-of their own only with BFQ.
+Which weight file a node has depends on its I/O scheduler. `io.bfq.weight` takes the v1
+number unchanged; `io.weight` has another range, so the number is scaled. Only BFQ has
+weights per device.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nriplugin.convert.model import Amount
 
 MIN_PERIOD_US, MAX_PERIOD_US, DEFAULT_PERIOD_US = 1000, 1_000_000, 100_000
-# The kernel counts bandwidth in nanoseconds shifted left by 20 bits, in 64 bits, so a
-# quota has 44 bits left.
+# The kernel's MAX_BW: it shifts quota / period left by 20 bits (BW_SHIFT) in 64 bits,
+# so 44 bits are left for a quota in microseconds.
 MIN_QUOTA_US, MAX_QUOTA_US = 1000, (1 << 44) - 1
 MAX_PIDS = 4_194_304
 MIN_V1_IO_WEIGHT, MAX_V1_IO_WEIGHT = 10, 1000
