@@ -15,7 +15,7 @@ from nriplugin.kube.kubelet import (
 
 @each("k8s/MilliCPUToShares/")
 def test_requests_become_shares(vector: Vector) -> None:
-    """Rounded down, within the kernel's range."""
+    """Shares are rounded down and stay within the kernel's range."""
     assert milli_cpu_to_shares(vector.input["milliCPU"]) == int(
         vector.expect["cpu.shares"]
     )
@@ -33,7 +33,7 @@ def test_limits_become_a_quota(vector: Vector) -> None:
     [(500, 50_000, 25_000), (1, 1_000_000, MIN_QUOTA_US), (100, 5000, MIN_QUOTA_US)],
 )
 def test_the_period_scales_the_quota(milli: int, period_us: int, quota_us: int) -> None:
-    """But never below the minimum."""
+    """The quota never goes below the minimum."""
     assert milli_cpu_to_quota(milli, period_us) == quota_us
 
 

@@ -56,7 +56,7 @@ def test_a_pod_is_found_on_both_versions_with_both_drivers(
 
 
 def test_the_paths_keeps_to_its_mount_and_root() -> None:
-    """As in a container with the host's tree mounted elsewhere, and in kind."""
+    """Paths begin with the mount and the kubelet's cgroupRoot."""
     paths = NodePaths(1, Driver.CGROUPFS, "/host/sys/fs/cgroup", ("kubelet",))
     assert paths.root_path("memory") == "/host/sys/fs/cgroup/memory/kubelet/kubepods"
     assert paths.path("memory", "/") == "/host/sys/fs/cgroup/memory"
@@ -77,13 +77,13 @@ def test_the_paths_keeps_to_its_mount_and_root() -> None:
     ],
 )
 def test_the_kubelets_root_is_read(text: str, parts: tuple[str, ...]) -> None:
-    """With or without slashes at its ends."""
+    """A cgroupRoot may have slashes at its ends."""
     assert kube_root_components(text) == parts
 
 
 @pytest.mark.parametrize("text", ["/..", "/a/../b", "/a\n", "/a_\0"])
 def test_a_root_that_leads_elsewhere_is_refused(text: str) -> None:
-    """It names the field."""
+    """The error names the field cgroupRoot."""
     with pytest.raises(ConfigError, match=r"^cgroupRoot: '"):
         kube_root_components(text)
 
@@ -226,12 +226,12 @@ def test_a_path_says_what_it_is(path: str, place: CgroupIdentity) -> None:
     ["/", "", "/system.slice/kubelet.service", "/kubepodsx", "/my-kubepodsx.slice"],
 )
 def test_what_is_no_kubelets_is_nothing(path: str) -> None:
-    """It is not guessed at."""
+    """A path that the kubelet did not make gives None."""
     assert identify(path) is None
 
 
 def test_the_level_is_named() -> None:
-    """From the top to the bottom."""
+    """The level is kubepods, qos, pod or container."""
     paths = ["/kubepods", "/kubepods/burstable", "/kubepods/pod1", "/kubepods/pod1/a"]
     places = [identify(path) for path in paths]
     levels = [place.level for place in places if place is not None]
@@ -273,7 +273,7 @@ def test_what_was_built_is_recognised(
 
 @pytest.mark.parametrize("driver", Driver)
 def test_a_root_with_an_underscore_leads_to_its_pods(driver: Driver) -> None:
-    """The kubelet takes it as it is; in a slice, a `-` looks the same."""
+    """A `_` in the cgroupRoot is read as `-`, which makes the same slice again."""
     paths = NodePaths(2, driver, kube_root=("my_nodes", "a-b"))
     path = paths.pod("Burstable", UID)
     assert path.startswith(
@@ -289,7 +289,7 @@ def test_a_root_with_an_underscore_leads_to_its_pods(driver: Driver) -> None:
 
 @given(st.text("/kubepods.-_:slicrtan", max_size=60))
 def test_no_path_confuses_it(path: str) -> None:
-    """It answers, or says that it knows nothing."""
+    """Any text gives an identity or None, and no exception."""
     identify(path)
 
 
@@ -310,7 +310,7 @@ V1_TEXT = f"""\
 
 
 def test_a_process_of_a_v1_node() -> None:
-    """Eleven hierarchies and the unified one, which is `/` for everybody."""
+    """The v1 hierarchies count before the unified one, which may be `/` for all."""
     cgroups = parse_process_cgroups(V1_TEXT)
     assert cgroups.unified == "/"
     assert cgroups.controllers["cpuacct"] == cgroups.controllers["cpu"]
@@ -321,7 +321,7 @@ def test_a_process_of_a_v1_node() -> None:
 
 
 def test_a_process_of_a_v2_node() -> None:
-    """One line; also when the cgroup is gone, and with colons in the path."""
+    """The one line is read, even if the cgroup is deleted or has colons in its path."""
     text = "0::/kubepods/burstable/pod1/abc (deleted)\n"
     place = parse_process_cgroups(text).identity()
     assert place == identify("/kubepods/burstable/pod1/abc")
@@ -332,7 +332,7 @@ def test_a_process_of_a_v2_node() -> None:
 
 
 def test_a_process_that_is_no_pods() -> None:
-    """Nor is what is no such text at all."""
+    """A process outside of pods, or a text of another kind, gives None."""
     for text in ("0::/init.scope\n", "", "x", "a:b:c\n", "0:\n"):
         assert parse_process_cgroups(text).identity() is None
     assert parse_process_cgroups("nonsense") == ProcessCgroups({}, None)

@@ -135,7 +135,7 @@ def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", CODECS)
 @given(text=st.text(max_size=60))
 def test_any_other_text_is_a_value_error(name: str, text: str) -> None:
-    """And never another exception."""
+    """Any other text raises ValueError and no other exception."""
     parse = CODECS[name][0]
     with contextlib.suppress(ValueError):
         parse(text)
@@ -162,7 +162,7 @@ REGISTRIES = {version: Registry(version) for version in (1, 2)}
 @pytest.mark.parametrize("version", [1, 2])
 @given(data=st.data())
 def test_what_is_set_is_what_is_got(version: int, data: st.DataObject) -> None:
-    """For every type that is one number, given as number or as text."""
+    """A type of one number takes it as number or as text."""
     resources = [one for one in REGISTRIES[version] if one.type in GIVEN]
     resource = data.draw(st.sampled_from(resources))
     value = data.draw(GIVEN[Type(resource.type)])
@@ -172,7 +172,7 @@ def test_what_is_set_is_what_is_got(version: int, data: st.DataObject) -> None:
 
 
 def test_no_limit_is_minus_one_however_it_is_spelt() -> None:
-    """`max`, -1, and on v1 the largest multiple of any page."""
+    """`max`, -1 and v1's largest multiple of any page are all -1."""
     assert formats.parse_limit("max\n") == -1
     for text in ("-1", "9223372036854771712", "9223372036854710272"):
         assert formats.parse_limit_v1(text) == -1
@@ -189,13 +189,13 @@ def test_no_limit_is_minus_one_however_it_is_spelt() -> None:
     [("max 100000", (-1, 100000)), ("100000 100000\n", (100000,) * 2)],
 )
 def test_cpu_max(text: str, value: tuple[int, int]) -> None:
-    """Quota and period."""
+    """cpu.max is a quota and a period."""
     assert formats.parse_cpu_max(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "max", "100000", "1 2 3", "x 100000", "max max"])
 def test_cpu_max_has_two_words(text: str) -> None:
-    """Everything else is an error, not a guess."""
+    """A text without exactly two words is an error."""
     with pytest.raises(ValueError, match=r"."):
         formats.parse_cpu_max(text)
 
@@ -213,7 +213,7 @@ def test_cpu_max_has_two_words(text: str) -> None:
     ],
 )
 def test_lists_of_cpus(text: str, canonical: str) -> None:
-    """The kernel's spellings, and the one it shows."""
+    """Every spelling that the kernel takes becomes the one that it shows."""
     assert render_cpus(parse_cpus(text)) == canonical
 
 
@@ -239,7 +239,7 @@ def test_lists_of_cpus(text: str, canonical: str) -> None:
     ],
 )
 def test_what_is_no_list_of_cpus(text: str) -> None:
-    """Nor may a list be so long that it fills the memory."""
+    """Other texts are refused, and so are lists too long to keep in memory."""
     with pytest.raises(ValueError, match="expected"):
         parse_cpus(text)
 
