@@ -49,15 +49,20 @@ def parse_kubepods(path: str) -> KubepodsPath | None:
 
     The name of a slice alone, as the kubelet gives it to a runtime, is a path, too.
     """
-    directories = [name for name in path.split("/") if name]
+    # On the path of every NRI request, so it does no more than it has to.
+    directories = path.split("/")
     for index, name in enumerate(directories):
+        if KUBEPODS not in name:
+            continue
         if name == KUBEPODS:
-            root, rest = tuple(directories[:index]), directories[index + 1 :]
-            return _parts(False, root, rest, rest)
-        if KUBEPODS in name:
-            stem = _slice_stem(name)
-            if stem is not None and KUBEPODS in stem.split("-"):
-                return _parse_slices(directories[index:])
+            root = tuple([one for one in directories[:index] if one])
+            below = [one for one in directories[index + 1 :] if one]
+            qos_class, uid, used = _class_and_uid(below, 0)
+            return KubepodsPath(False, root, qos_class, uid, tuple(below[used:]))
+        stem = _slice_stem(name)
+        if stem is not None and KUBEPODS in stem.split("-"):
+            below = [one for one in directories[index + 1 :] if one]
+            return _parse_slices(name, stem, below)
     return None
 
 
@@ -79,44 +84,45 @@ def expand_slice(name: str) -> str:
     return "".join(f"/{'-'.join(components[:depth])}{SLICE}" for depth in depths)
 
 
-def _parse_slices(directories: list[str]) -> KubepodsPath:
+def _parse_slices(name: str, stem: str, below: list[str]) -> KubepodsPath:
+    """Read slices from the first one with `kubepods` in its name on."""
     # Each slice repeats the name of the slice above it, so the innermost one has all
     # components.
-    stem, below = "", directories
-    while below and (deeper := _slice_stem(below[0])) and deeper.startswith(stem):
-        stem = deeper
-        if ":" in below[0]:
-            # The kubelet uses systemd and the runtime does not: the runtime has taken
-            # SLICE:PREFIX:ID, which names a systemd scope, for a directory's name.
-            scope = "-".join(below[0].split(":")[1:]) + SCOPE
-            below = [scope, *below[1:]]
+    while below and ":" not in name:
+        deeper = _slice_stem(below[0])
+        if not deeper or not deeper.startswith(stem):
             break
+        name, stem = below[0], deeper
         below = below[1:]
-    # The systemd driver writes a `-` inside of a component as `_`.
-    components = [name.replace("_", "-") for name in stem.split("-")]
+    if ":" in name:
+        # The kubelet uses systemd and the runtime does not: the runtime has taken
+        # SLICE:PREFIX:ID, which names a systemd scope, for a directory's name.
+        below = ["-".join(name.split(":")[1:]) + SCOPE, *below]
+    components = stem.split("-")
     at = components.index(KUBEPODS)
-    return _parts(True, tuple(components[:at]), components[at + 1 :], below)
+    # The systemd driver writes a `-` inside of a component as `_`.
+    root = tuple([one.replace("_", "-") for one in components[:at]])
+    qos_class, uid, _ = _class_and_uid(components, at + 1)
+    uid = None if uid is None else uid.replace("_", "-")
+    return KubepodsPath(True, root, qos_class, uid, tuple(below))
 
 
-def _parts(
-    in_slices: bool, root: tuple[str, ...], components: list[str], below: list[str]
-) -> KubepodsPath:
-    """Read the components after kubepods; directories are components themselves."""
-    used = 0
-    qos_class = _QOS_CLASSES.get(components[0]) if components else None
+def _class_and_uid(
+    components: list[str], used: int
+) -> tuple[str | None, str | None, int]:
+    """Return QoS class and UID, and how many components have been used then."""
+    count = len(components)
+    qos_class = _QOS_CLASSES.get(components[used]) if used < count else None
     if qos_class is not None:
-        used = 1
-    uid = None
-    if len(components) > used:
+        used += 1
+    if used < count:
         name = components[used]
         if name.startswith(_POD) and name != _POD:
-            uid = name[len(_POD) :]
-            qos_class = qos_class or "Guaranteed"
-            used += 1
-    rest = tuple(below if in_slices else below[used:])
-    return KubepodsPath(in_slices, root, qos_class, uid, rest)
+            return qos_class or "Guaranteed", name[len(_POD) :], used + 1
+    return qos_class, None, used
 
 
 def _slice_stem(name: str) -> str | None:
-    name = name.partition(":")[0]
-    return name.removesuffix(SLICE) if name.endswith(SLICE) else None
+    if ":" in name:
+        name = name.partition(":")[0]
+    return name[: -len(SLICE)] if name.endswith(SLICE) else None

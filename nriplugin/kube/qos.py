@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
 from nriplugin.cgroup_names import parse_kubepods
 
@@ -18,6 +19,8 @@ class QOSClass(StrEnum):
 _BY_NAME = {str(qos): qos for qos in QOSClass}
 
 
+# Cached, because the containers of one pod come one after the other.
+@lru_cache(maxsize=256)
 def qos_of_cgroup(cgroup_parent: str) -> QOSClass | None:
     """Return the class of a pod by its cgroup, a path or the name of a slice.
 

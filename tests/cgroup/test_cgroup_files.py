@@ -39,7 +39,7 @@ def opener(
 
 @pytest.fixture
 def files(tmp_path: Path, opener: object) -> Iterator[LocalFiles]:
-    """A tree with a neighbour that is nobody's business."""
+    """A tree beside a directory that must never be reached from it."""
     (tmp_path / "secret").write_text(OUTSIDE)
     pod = tmp_path / "root" / "kubepods" / "pod1"
     pod.mkdir(parents=True)

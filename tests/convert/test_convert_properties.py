@@ -180,7 +180,7 @@ file_values = st.fixed_dictionaries(
 @settings(unhurried)
 @given(file_values)
 def test_any_files_survive_the_way_back(files: dict[str, str]) -> None:
-    """Files that somebody wrote, read as resources and converted, are there again."""
+    """Files that are reversed to resources and converted again are the same files."""
     again = convert(from_oci(reverse(files)), bfq=True).files
     # No memory limit is no swap limit either, unless there is one.
     if files.get("memory.max") == "max":

@@ -107,7 +107,7 @@ NOT_CONVERTED = {
     "koordlet/cfsQuotaBurst/": "a policy, not a conversion",
 }
 
-# What a file says that nobody wrote.
+# What a file of a new cgroup holds.
 UNTOUCHED = {
     "cpu.weight": "100",
     "cpu.idle": "0",

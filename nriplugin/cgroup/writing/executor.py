@@ -197,8 +197,7 @@ class Executor:
             write()
             return
         # The lock is held from reading the files to writing them: otherwise another
-        # process could write in between, and its value would be neither the recorded
-        # original nor ours.
+        # process could write in between, and its value would never be recorded.
         try:
             with self._journal.exclusive():
                 self._read(plan)

@@ -76,7 +76,7 @@ def test_the_directory_is_only_for_its_owner(
 ) -> None:
     """Nobody else may forge what is written back to cgroups as root.
 
-    It may be there already: kubelet makes the one of a hostPath volume, for everybody.
+    It may be there already: kubelet makes that of a hostPath volume readable for all.
     """
     state = tmp_path / "state"
     if before is not None:

@@ -255,8 +255,8 @@ def test_pods_and_containers_are_found_by_name(
 ) -> None:
     """The beginning of a UID or ID is enough."""
     assert [one.cgroup for one in find(tree, "/kubepods", wanted)] == [cgroup]
-    for nobody in ("", "zzz", "/kubepods", "../kubepods"):
-        assert find(tree, "/kubepods", nobody) == []
+    for unknown in ("", "zzz", "/kubepods", "../kubepods"):
+        assert find(tree, "/kubepods", unknown) == []
 
 
 def test_a_node_opens_a_tree_that_was_named(tmp_path: Path) -> None:
