@@ -22,8 +22,9 @@ from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
 from nriplugin.kube.oomscore import oom_score_adj
+from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.podspec import Role
-from nriplugin.kube.qos import QOSClass, qos_class
+from nriplugin.kube.qos import QOSClass
 from nriplugin.kube.quantity import value
 from nriplugin.kube.sent import sent_for
 

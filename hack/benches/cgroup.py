@@ -1,17 +1,19 @@
-"""What reading and writing cgroup files through our layer costs.
+"""What reading and writing cgroup files through `nriplugin.cgroup` costs.
 
-Next to each figure stands the bare one: os.pread and os.pwrite on descriptors that are
-open already, and open, read or write, close. An update that is remembered stands
-next to a look-up in a dict. A leveled update moves the cpusets of a QoS class, its pods
-and their containers from 1-4 to 4-5 and back; next to it stand the same writes, bare.
+Each figure is printed next to that of the bare system calls: os.pread and os.pwrite on
+descriptors that are already open, and open, read or write, close. A cached update is
+printed next to a look-up in a dict. A leveled update moves the cpusets of a QoS class,
+its pods and their containers from 1-4 to 4-5 and back, and is printed next to the same
+writes as bare system calls.
 
-Without --root the tree is fake, of plain files, in /dev/shm if there is one: it shows
-what our code costs, not the kernel's. With --root it is made of real cgroups, below a
-cgroup v2 directory that has cpu and cpuset in its cgroup.subtree_control; they are
-removed again. The journal is in a temporary directory on the disk.
+Without --root the tree is made of ordinary files, in /dev/shm if that exists: the
+figures then show what nriplugin's code costs, without the kernel's. With --root it is
+made of real cgroups, below a cgroup v2 directory that has cpu and cpuset in its
+cgroup.subtree_control; they are removed at the end. The journal is in a temporary
+directory on the disk.
 
-All take turns, so that whatever else the machine does hits all of them. Every figure is
-the median over the turns.
+All measurements take turns, so that other work of the machine affects all of them.
+Every figure is the median over the turns.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ Figures = dict[str, float]
 
 
 def say(text: str) -> None:
-    """Tell what takes so long."""
+    """Print progress."""
     print(f"bench: {text}", file=sys.stderr)
 
 
@@ -83,7 +85,7 @@ class Cgroups:
         return [str(self._directory(cgroup) / file) for cgroup in cgroups]
 
     def remove(self) -> None:
-        """Leave the root as it was."""
+        """Remove the tree."""
         self.files.close()
         if not self.real:
             shutil.rmtree(self._directory(QOS))
@@ -139,10 +141,10 @@ class Bench:
             Update(Type.CPU_WEIGHT, f"{QOS}/pod{number}", 100)
             for number in range(cached)
         ]
-        # As many as asked for, whether or not there are so many pods.
+        # The number that was asked for, even if there are fewer pods.
         present = [u for u in updates if u.cgroup in set(cgroups.pods)]
         self._plain.update_batch(present)
-        known = self._plain._cache._known
+        known = self._plain._cache._values
         entry = known[present[0].key]
         for update in updates:
             known.setdefault(update.key, entry)
@@ -150,7 +152,7 @@ class Bench:
         self._values = dict.fromkeys((update.key for update in updates), 100)
 
     def close(self) -> None:
-        """Let go of the journal."""
+        """Close the journal."""
         self._journal.close()
 
     def reads(self) -> Figures:
@@ -208,12 +210,12 @@ class Bench:
         return {name: 1e6 * figure / len(pods) for name, figure in seconds.items()}
 
     def no_ops(self) -> Figures:
-        """Time a batch of updates that are remembered, in milliseconds."""
+        """Time a batch of cached updates, in milliseconds."""
         updates, values = self._cached, self._values
         executor = self._plain
-        entry = executor._cache._known[updates[0].key]
+        entry = executor._cache._values[updates[0].key]
         for update in updates:  # whatever was written meanwhile
-            executor._cache._known[update.key] = entry._replace(value=100)
+            executor._cache._values[update.key] = entry._replace(value=100)
 
         def look_up() -> None:
             for update in updates:
@@ -232,7 +234,7 @@ class Bench:
         def level(executor: Executor, cpus: str) -> None:
             outcomes = executor.leveled_update_batch(
                 [
-                    [Update.merging(Type.CPUSET_CPUS, cgroup, cpus) for cgroup in level]
+                    [Update(Type.CPUSET_CPUS, cgroup, cpus) for cgroup in level]
                     for level in branches
                 ],
                 cacheable=False,

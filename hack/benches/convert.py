@@ -1,12 +1,12 @@
 """What converting one container costs.
 
-A typical container, and one with everything that NRI or OCI can say, converted from
-`Resources`, from OCI JSON and from an NRI message; the latter two were parsed before.
-Beside them stands the least that any converter must do: a dict literal of the same
-files and values.
+A typical container, and one with every field that NRI or OCI has, are converted from
+`Resources`, from OCI JSON and from an NRI message; the latter two are parsed before the
+measurement. Each figure is printed next to the least that any converter must do: a dict
+literal of the same files and values.
 
-All take turns, so that whatever else the machine does hits all of them. A turn gives
-the best of its repeats, a figure is the median over the turns.
+All measurements take turns, so that other work of the machine affects all of them. A
+turn gives the best of its repeats, and a figure is the median over the turns.
 """
 
 from __future__ import annotations

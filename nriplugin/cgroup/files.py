@@ -1,8 +1,8 @@
-"""The one door to the file system: nothing else in this package opens a file to write.
+"""Reads and writes the kernel's files; no other module here opens a file to write.
 
 Every path is resolved below a root directory that was opened and checked once. No
-symlink is followed, no `..` is taken and no other mount is entered, whatever a pod UID,
-a container ID or an annotation says. Nothing is ever created.
+symlink is followed, no `..` is accepted and no other mount is entered, whatever a pod
+UID, a container ID or an annotation says. No file is ever created.
 
 On cgroup v1 each controller is a mount of its own below the root; a path then begins
 with the controller: `/cpu/kubepods/...`.
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 CGROUP_MAGIC = 0x27E0EB
 CGROUP2_MAGIC = 0x63677270
 PROC_MAGIC = 0x9FA0
-RESCTRL_MAGIC = 0x7655821
 CGROUP_MAGICS = (CGROUP2_MAGIC, CGROUP_MAGIC)
 
 _CHUNK_BYTES = 65536
 
-# The kernel ends a read early only for want of room for one more record in its page,
-# and no record of these files is half a page long: a shorter answer is the whole file.
+# The kernel ends a read early only if its page has no room for one more record, and no
+# record of these files is half a page long. So a shorter answer is the whole file, and
+# the second read, which would return nothing, is saved.
 _WHOLE_FILE_BYTES = 2048
 
 
@@ -51,11 +51,11 @@ class Files(Protocol):
     """
 
     def read(self, path: str) -> str:
-        """Return the text of a file, as it is."""
+        """Return the text of a file, unchanged."""
         ...
 
     def write(self, path: str, value: str) -> None:
-        """Write to a file that is there, in one piece."""
+        """Write to an existing file, in one write."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -70,9 +70,10 @@ class Files(Protocol):
 class LocalFiles:
     """The files of this machine below one directory.
 
-    `magics` are the types of file system that the root may be; None is for a plain
-    directory, as tests have. `hierarchies` gives the directory of each v1 controller,
-    because `cpu` may be a symlink to `cpu,cpuacct`, and symlinks are not followed.
+    `magics` are the file system types that the root may have; None is for a directory
+    of ordinary files, as tests have. `hierarchies` has the directory of each v1
+    controller, because `cpu` may be a symlink to `cpu,cpuacct`, and symlinks are not
+    followed.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class LocalFiles:
         self._roots: dict[str, int] = {}
         self._fd = -1
         opener = best_opener()
-        # A new kernel takes O_NONBLOCK on a memory limit as "do not reclaim", so it is
-        # only for plain directories, where a file might be a pipe.
+        # New kernels do not reclaim when a memory limit is written with O_NONBLOCK. So
+        # it is used for ordinary files only, where a file might be a pipe.
         nonblock = os.O_NONBLOCK if self._plain else 0
         self._reading = opener(os.O_RDONLY | nonblock)
         self._writing = opener(os.O_WRONLY | nonblock)
@@ -107,7 +108,7 @@ class LocalFiles:
             raise
 
     def close(self) -> None:
-        """Let go of the roots."""
+        """Close the roots."""
         fds = [self._fd, *self._roots.values()]
         self._fd, self._roots = -1, {}
         for fd in fds:
@@ -121,7 +122,7 @@ class LocalFiles:
         self.close()
 
     def read(self, path: str) -> str:
-        """Return the text of a file, as it is."""
+        """Return the text of a file, unchanged."""
         try:
             directory, name = self._place(path)
             fd = self._reading(name, directory)
@@ -137,7 +138,7 @@ class LocalFiles:
         return content.decode("utf-8", "replace")
 
     def write(self, path: str, value: str) -> None:
-        """Write to a file that is there, in one write(2)."""
+        """Write to an existing file, in one write(2)."""
         content = value.encode("utf-8", "replace")
         try:
             directory, name = self._place(path)
@@ -165,7 +166,7 @@ class LocalFiles:
         return True
 
     def identity(self, path: str) -> int:
-        """Return the number of the inode: a cgroup made anew has others."""
+        """Return the inode number; a cgroup that is made again has another."""
         try:
             directory, name = self._place(path)
             fd = self._looking(name, directory)
@@ -194,7 +195,7 @@ class LocalFiles:
 
     def _place(self, path: str) -> tuple[int, bytes]:
         """Return an open directory and the rest of the path, below it."""
-        # A NUL byte would end the path early, at a file that nobody checked.
+        # The kernel would end the path at a NUL byte, at another file than was checked.
         if path[:1] != "/" or "\0" in path:
             raise OSError(EINVAL, "not an absolute path below the root")
         if "/.." in path and ".." in path.split("/"):
@@ -230,10 +231,10 @@ def _open_root(directory: str, magics: Collection[int] | None) -> int:
 
 
 def _prepare_plain(fd: int, length: int) -> None:
-    """Make a plain file take a write as the kernel's do.
+    """Make an ordinary file behave as the kernel's files do when it is written.
 
-    Those are regular files, or directories, which do not open for writing. And they
-    have no length: the rest of a longer content would remain.
+    The kernel's files have no length: a write replaces the content, while in an
+    ordinary file the rest of a longer content would remain.
     """
     state = os.fstat(fd)
     if not stat.S_ISREG(state.st_mode):

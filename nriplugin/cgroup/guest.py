@@ -1,15 +1,14 @@
 """The cgroup files of a VM's guest, read and written by commands run inside it.
 
-A runtime that puts pods into VMs (Kata and its like) has the containers' cgroups in the
-guest, where no file of the node reaches. `GuestFiles` is the same tree of files by
-another transport: `execute` runs a command in a container of the guest that has the
-guest's cgroups, `sh`, `cat`, `env` and `printf`, and answers with its exit code and
-output. CRI's ExecSync does that (cri/client.py); whoever wires the two together knows
-which container.
+A runtime that puts pods into VMs (Kata, for example) has the containers' cgroups in the
+guest, where the node's files do not reach. `GuestFiles` implements `cgroup.files.Files`
+by another transport: the caller's `execute` runs a command in a container of the guest
+that has the guest's cgroups, `sh`, `cat`, `env`, `printf` and `test`, and returns its
+exit code and output. CRI's ExecSync does that (doors/cri/client.py).
 
-Paths and values travel as arguments of their own, never as part of a script. They are
-confined by the same rule as on the node: no `..`, nothing that is not below the root.
-Symlinks are the guest's own affair: what they lead to is in the guest, too.
+Paths and values are arguments of their own, never part of a script. A path is confined
+by the same rule as on the node: no `..`, and nothing outside of the root. Symlinks are
+followed, because they cannot lead out of the guest.
 """
 
 from __future__ import annotations
@@ -41,8 +40,9 @@ if TYPE_CHECKING:
 
 ROOT = "/sys/fs/cgroup"
 
-# The shell makes the file it redirects to, so it is asked first whether there is one.
-# `exec` takes the program printf: the shell's own may not tell why a write failed.
+# The shell would create the file that it redirects to, so the script first checks that
+# the file exists. `exec` runs the program printf, because the shell's own printf may
+# not say why a write failed.
 _NOT_THERE = 102
 _WRITE = f'[ -e "$2" ] || exit {_NOT_THERE}; exec env LC_ALL=C printf %s "$1" > "$2"'
 # Directories, hidden ones included, without those that are symlinks.
@@ -53,10 +53,11 @@ _LIST = (
     'if [ -d "$name" ] && ! [ -L "$name" ]; then printf "%s\\0" "$name"; fi; '
     "done"
 )
-# A runtime's answer if there is no such program in the container.
+# The exit codes that a runtime returns if the container has no such program.
 _NO_PROGRAM = (126, 127)
 
-# What programs say, by C library where they differ, and by dash's own wording.
+# The last words of an error message -> error number. C libraries differ in some of
+# them, and dash has words of its own.
 _MEANINGS = {
     os.strerror(number).lower(): number
     for number in (
@@ -82,7 +83,7 @@ _MEANINGS = {
 }
 
 
-# Exit code, what it printed, and what it complained of.
+# Exit code, standard output, standard error.
 Answer = tuple[int, bytes, bytes]
 
 
@@ -90,7 +91,7 @@ class Execute(Protocol):
     """Runs a command in the guest."""
 
     def __call__(self, argv: Sequence[str], /) -> Answer:
-        """Return its answer; raises TimeoutError, OSError or NRIPluginError."""
+        """Return the answer; raises TimeoutError, OSError or NRIPluginError."""
         ...
 
 
@@ -102,13 +103,13 @@ class GuestFiles:
         self._execute = execute
 
     def read(self, path: str) -> str:
-        """Return the text of a file, as it is."""
+        """Return the text of a file, unchanged."""
         place = self._place("read", path, None)
         content = self._run("read", path, None, ["env", "LC_ALL=C", "cat", place])
         return content.decode("utf-8", "replace")
 
     def write(self, path: str, value: str) -> None:
-        """Write to a file that is there, in one piece."""
+        """Write to an existing file, in one write."""
         place = self._place("write", path, value)
         if "\0" in value:
             raise CgroupError("write", path, value, EINVAL)
@@ -165,7 +166,7 @@ class GuestFiles:
 
 
 def _error(operation: str, path: str, value: str | None, answer: Answer) -> CgroupError:
-    """Tell from what a program said which error the guest's kernel gave it."""
+    """Return the error of the guest's kernel, read from the program's message."""
     code, _, stderr = answer
     if code == _NOT_THERE:
         return CgroupError(operation, path, value, ENOENT)

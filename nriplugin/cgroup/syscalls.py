@@ -1,13 +1,16 @@
 """The two system calls that Python's `os` lacks: openat2 and statfs's type.
 
 openat2 resolves a whole path below a directory and refuses symlinks, other mounts and
-every way out, in the kernel, so nothing can change between a check and the use. Called
-through ctypes it costs a tenth more than `os.open`; opening one component after
-another costs three times as much, and is what is left before Linux 5.6 and under
-seccomp profiles that do not know the call.
+`..`. The kernel does that in one step, so nothing can change between the check and the
+use. Called through ctypes it costs a tenth more than `os.open`.
 
-The file system's type comes from statfs rather than from mountinfo: it is asked of the
-open directory itself, not of a name that may be mounted over.
+The fallback opens one component after another, which costs three times as much. It is
+used before Linux 5.6 (ENOSYS) and under seccomp profiles that do not know the call
+(EPERM). It keeps the same rule: each component is opened relative to the directory that
+was opened before, with O_NOFOLLOW, and the device of the result is compared.
+
+The file system's type comes from statfs and not from mountinfo, because statfs is asked
+about the open directory itself, and mountinfo about a path that may be mounted over.
 """
 
 from __future__ import annotations
@@ -51,13 +54,14 @@ class _OpenHow(ctypes.Structure):
 _HOW_BYTES = ctypes.sizeof(_OpenHow)
 
 # Opens a path, relative and without NUL byte, below a directory. Raises OSError: ELOOP
-# for a symlink, EXDEV for a way out, or what open gives.
+# for a symlink, EXDEV for a path that leads out, or the error of open.
 Opener: TypeAlias = Callable[[bytes, int], int]
 
 
 def resolving_opener(flags: int) -> Opener:
     """Return an opener with fixed flags, by openat2."""
-    # Kept for as long as the opener: the kernel reads it at every call.
+    # `how` must live as long as the opener, because the kernel reads it at every call:
+    # `pointer` alone would not keep it, so it is a default argument below.
     how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE)
     pointer = ctypes.c_void_p(ctypes.addressof(how))
 
@@ -104,7 +108,7 @@ def walking_opener(flags: int) -> Opener:
 
 
 def best_opener() -> Callable[[int], Opener]:
-    """Return the way of opening that this kernel has."""
+    """Return openat2 if this kernel has it and seccomp allows it, else the fallback."""
     here = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.close(resolving_opener(os.O_PATH)(b".", here))
@@ -137,7 +141,7 @@ def _open_directory(name: bytes, flags: int, directory: int) -> int:
     try:
         return os.open(name, flags, dir_fd=directory)
     except NotADirectoryError as exc:
-        # What open says of a symlink, too.
+        # open gives ENOTDIR for a symlink as well; openat2 gives ELOOP.
         state = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISLNK(state.st_mode):
             raise OSError(ELOOP, os.strerror(ELOOP)) from exc

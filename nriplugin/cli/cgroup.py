@@ -8,11 +8,10 @@ of all pods, `get` one type, and `set` is in cgroup_set.py.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cgroup.locate.walk import find, walk
-from nriplugin.cgroup.types.formats import UNLIMITED
+from nriplugin.cgroup.types.formats import UNLIMITED, Pressure
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.labels import cgroup_label
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
     from nriplugin.cgroup.locate.detect import DetectedNode
-    from nriplugin.cgroup.locate.walk import Found
+    from nriplugin.cgroup.locate.walk import FoundCgroup
     from nriplugin.cgroup.types.registry import Resource
     from nriplugin.cgroup.types.tree import Tree
 
@@ -88,7 +87,7 @@ def _tree(args: argparse.Namespace) -> int:
     resources = [one for one in tree.registry if one.type in SHOWN]
     resources.sort(key=lambda one: SHOWN.index(Type(one.type)))
     rows = []
-    for found in walk(tree, node.layout.kubepods()):
+    for found in walk(tree, node.paths.kubepods()):
         values = {str(one.type): _value(tree, one, found.cgroup) for one in resources}
         rows.append((found, values))
     if args.json:
@@ -107,7 +106,7 @@ def _get(args: argparse.Namespace) -> int:
     tree = node.open_tree()
     resource = resource_named(tree, args.type)
     if args.where is None:
-        cgroups = [found.cgroup for found in walk(tree, node.layout.kubepods())]
+        cgroups = [found.cgroup for found in walk(tree, node.paths.kubepods())]
         rows = [(cgroup, _value(tree, resource, cgroup)) for cgroup in cgroups]
     else:
         cgroup = cgroup_named(tree, node, args.where)
@@ -162,7 +161,7 @@ def cgroup_named(tree: Tree, node: DetectedNode, where: str) -> str:
     """
     if where.startswith("/"):
         return where.rstrip("/") or "/"
-    kubepods = node.layout.kubepods()
+    kubepods = node.paths.kubepods()
     found = find(tree, kubepods, where)
     if len(found) == 1:
         return found[0].cgroup
@@ -186,8 +185,8 @@ def check_support(tree: Tree, resource: Resource, cgroup: str) -> None:
 
 def plain(value: Any) -> Any:  # noqa: ANN401 # by type, as Tree.get
     """Return a value of a resource as JSON can hold it."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+    if isinstance(value, Pressure):
+        return value.as_dict()
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -216,8 +215,8 @@ def _lines(value: Any) -> list[str]:  # noqa: ANN401
     return shown(value).split("\n")
 
 
-def _described(found: Found) -> dict[str, Any]:
-    place = found.place
+def _described(found: FoundCgroup) -> dict[str, Any]:
+    place = found.identity
     return {
         "cgroup": found.cgroup,
         "level": place.level,

@@ -47,7 +47,7 @@ def set_value(args: argparse.Namespace) -> int:
         resource, value = wanted(tree, args.type, args.value)
         cgroup = cgroup_named(tree, node, args.where)
         if identify(cgroup) is None:
-            kubepods = node.layout.kubepods()
+            kubepods = node.paths.kubepods()
             raise ConfigError(f"WHERE: {args.where!r}, expected {kubepods} or below")
         _check_text(args.where)
         resource.validate(value)

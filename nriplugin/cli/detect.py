@@ -13,6 +13,7 @@ from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, detect_node
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cli.printing import print_json, print_table
 from nriplugin.errors import CgroupError
+from nriplugin.kube import kubelet_config
 
 if TYPE_CHECKING:
     import argparse
@@ -60,7 +61,8 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
 
 def node_of(args: argparse.Namespace) -> DetectedNode:
     """Detect the node that the options name."""
-    return detect_node(os.environ, args.host_root, args.cgroup_root)
+    roots = (args.host_root, args.cgroup_root)
+    return detect_node(os.environ, *roots, kubelet=kubelet_config)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -91,14 +93,14 @@ def describe(node: DetectedNode) -> dict[str, Any]:
         ],
         "kubelet_cgroup_root": "/" + "/".join(driver.kube_root),
         "kubelet_cgroup_root_evidence": driver.kube_root_evidence,
-        "kubepods": node.layout.kubepods(),
+        "kubepods": node.paths.kubepods(),
         "kernel": os.uname().release,
     }
     try:
         tree = node.open_tree()
     except CgroupError as exc:
         return {**facts, "looked_at": None, "problem": str(exc), "features": {}}
-    looked_at = _some_cgroup(tree, node.layout.kubepods())
+    looked_at = _some_cgroup(tree, node.paths.kubepods())
     features = {}
     if looked_at is not None:
         for kind in FEATURES:

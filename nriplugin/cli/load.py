@@ -6,7 +6,6 @@ cgroup's files. On v1 the kernel counts (taskstats), where it allows that.
 
 from __future__ import annotations
 
-import dataclasses
 from contextlib import ExitStack
 from errno import ELOOP, ENOTDIR, EXDEV
 from typing import TYPE_CHECKING, NamedTuple
@@ -101,7 +100,7 @@ def _states_reader(node: DetectedNode, files: Files, opened: ExitStack) -> State
 def _rows(
     node: DetectedNode, tree: Tree, reader: StatesReader, args: argparse.Namespace
 ) -> list[LoadRow]:
-    cgroup = _below_root(node, args.path) if args.path else node.layout.kubepods()
+    cgroup = _below_root(node, args.path) if args.path else node.paths.kubepods()
     try:
         found = tasks_below(tree.children, reader, cgroup)
     except CgroupError as exc:
@@ -154,9 +153,9 @@ def _as_json(row: LoadRow) -> dict[str, object]:
         "qos_class": None if place is None else place.qos_class,
         "pod_uid": None if place is None else place.pod_uid,
         "container_id": None if place is None else place.container_id,
-        "tasks": dataclasses.asdict(row.states),
+        "tasks": row.states._asdict(),
         "pressure": {
-            name: None if pressure is None else dataclasses.asdict(pressure)
+            name: None if pressure is None else pressure.as_dict()
             for name, pressure in row.pressure.items()
         },
     }

@@ -7,7 +7,6 @@ the runtime owns those.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
             tree = Tree(files, node.version.number)
             findings = restore(tree, journal, node.writer(), dry_run=args.dry_run)
     if args.json:
-        print_json([dataclasses.asdict(finding) for finding in findings])
+        print_json([finding.as_dict() for finding in findings])
     elif findings:
         _print_table(findings, args.dry_run)
     else:

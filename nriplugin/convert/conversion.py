@@ -1,4 +1,9 @@
-"""From resources to files: every controller in turn, then what is explicit."""
+"""`convert`: from resources to cgroup v2 files, controller by controller.
+
+Values that the user gave as cgroup v2 files (`unified`) replace derived ones at the
+end. The files of the result are in an order in which a new cgroup takes them when they
+are written one by one.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +41,10 @@ V1_ONLY = {
     "network.priorities": "cgroup v2 has no net_prio",
 }
 
-# The kernel takes no weight while idle and no burst above the quota: in this order a
-# new cgroup takes them all. (Lowering both in an old one needs the burst first.) All
-# other files follow by name.
+# The kernel takes no weight while cpu.idle is 1 and no burst above the quota, so idle
+# comes before the weight and the quota before the burst. A new cgroup takes all files
+# in this order. (In an existing one, lowering both needs the burst first; see
+# cgroup/writing/write_order.py.) All other files follow by name.
 _ORDER = {
     file: rank
     for rank, file in enumerate(
@@ -66,10 +72,10 @@ _ORDER = {
 def convert(
     given: Resources, curve: Curve = Curve.QUADRATIC, *, bfq: bool = False
 ) -> Conversion:
-    """Convert everything; `bfq` says whether the node has io.bfq.weight.
+    """Convert resources; `bfq` says whether the node has io.bfq.weight.
 
     Raises:
-        ConversionError: a value has no valid counterpart; nothing is half done.
+        ConversionError: a value has no valid counterpart; there is no partial result.
     """
     out = Conversion(curve)
     explicit = bool(given.unified)
@@ -95,7 +101,10 @@ def convert(
 
 
 def _check_unified(given: Resources, out: Conversion) -> Resources:
-    """Refuse names and values that fail a container; leave out empty values."""
+    """Refuse names and values with which a runtime fails the container.
+
+    Empty values are left out.
+    """
     kept = {}
     for file, value in given.unified.items():
         controller, dot, parameter = file.partition(".")
@@ -112,7 +121,11 @@ def _check_unified(given: Resources, out: Conversion) -> Resources:
 
 
 def _apply_unified(given: Resources, out: Conversion) -> None:
-    """Put explicit values in the place of derived ones."""
+    """Replace derived values by those that the user gave.
+
+    The two may contradict each other in ways that only the whole shows: a weight beside
+    cpu.idle = 1, or a burst above the quota.
+    """
     explicit = [
         Derived(file, value, EXPLICIT_RULE) for file, value in given.unified.items()
     ]

@@ -1,7 +1,8 @@
-"""CPU: weight, idle, bandwidth, burst, and the CPUs and memory nodes to run on.
+"""The cpu and cpuset controllers: weight, idle, bandwidth, burst, CPUs, memory nodes.
 
-Files come in an order that the kernel accepts when written one by one: idle before
-weight, because no weight can be written while idle; bandwidth before burst.
+Files are added in an order that the kernel accepts when they are written one by one:
+idle before weight, because an idle cgroup takes no weight, and bandwidth before burst,
+because a burst is at most the quota. Pure.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def convert_cpu(given: Resources, out: Conversion) -> None:
 
 
 def convert_cpuset(given: Resources, out: Conversion) -> None:
-    """Add the files of the cpuset controller; an empty string is "not given"."""
+    """Add the files of the cpuset controller; an empty text is "not given"."""
     if given.cpus:
         check("cpuset.cpus", given.cpus, field="cpu.cpus")
         out.write("cpuset.cpus", given.cpus, CPUS_RULE)
@@ -114,9 +115,11 @@ def _convert_burst(given: Resources, out: Conversion) -> None:
     assert burst is not None
     if burst < 0:
         raise ConversionError("cpu.burst", burst, "0 or more (microseconds)")
+    # A cpu.max in `unified` replaces the quota, so the burst is compared with that one.
     explicit = given.unified.get("cpu.max")
     quota = quota_in(explicit) if explicit else given.quota_us
     if isinstance(quota, int):
+        # The kernel also bounds the sum of quota and burst.
         limit = min(quota, MAX_QUOTA_US - quota)
         if burst > limit:
             reason = "the kernel takes no burst above the quota"

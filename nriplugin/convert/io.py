@@ -1,8 +1,8 @@
-"""Block I/O: weights and throttles.
+"""The io controller: weights and throttles. Pure.
 
-Which weight file a node has depends on its scheduler: `io.bfq.weight` takes the v1
-number as it is, `io.weight` another range and so another number. Devices have weights
-of their own only with BFQ.
+Which weight file a node has depends on its I/O scheduler. `io.bfq.weight` takes the v1
+number unchanged; `io.weight` has another range, so the number is scaled. Only BFQ has
+weights per device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from nriplugin.convert.result import Rule
 from nriplugin.convert.validate import (
     MAX_BFQ_WEIGHT,
     MAX_NUMBER,
+    MAX_V1_IO_WEIGHT,
     MIN_BFQ_WEIGHT,
+    MIN_V1_IO_WEIGHT,
     THROTTLE_KEYS,
 )
 from nriplugin.errors import ConversionError
@@ -36,9 +38,6 @@ THROTTLE_RULES = Rule(
     "one line per device",
 )
 
-# What v1 calls a weight; the range that io.weight's formula is made for.
-MIN_V1_WEIGHT, MAX_V1_WEIGHT = 10, 1000
-
 
 def convert_io(given: Resources, out: Conversion, *, bfq: bool) -> None:
     """Add the weight file that the node has, and io.max."""
@@ -52,11 +51,12 @@ def convert_io(given: Resources, out: Conversion, *, bfq: bool) -> None:
 def _convert_weight(given: Resources, out: Conversion) -> None:
     weight = given.io_weight
     if weight is not None:
-        if not MIN_V1_WEIGHT <= weight <= MAX_V1_WEIGHT:
+        if not MIN_V1_IO_WEIGHT <= weight <= MAX_V1_IO_WEIGHT:
             raise ConversionError(
-                "blockIO.weight", weight, f"{MIN_V1_WEIGHT} to {MAX_V1_WEIGHT}"
+                "blockIO.weight", weight, f"{MIN_V1_IO_WEIGHT} to {MAX_V1_IO_WEIGHT}"
             )
-        value = 1 + (weight - MIN_V1_WEIGHT) * 9999 // (MAX_V1_WEIGHT - MIN_V1_WEIGHT)
+        span = MAX_V1_IO_WEIGHT - MIN_V1_IO_WEIGHT
+        value = 1 + (weight - MIN_V1_IO_WEIGHT) * 9999 // span
         out.write("io.weight", str(value), WEIGHT_RULE)
     if given.io_device_weights:
         out.drop("blockIO.weightDevice", "needs the BFQ scheduler, which is not there")

@@ -1,8 +1,9 @@
-"""Memory: limit, swap, reservation.
+"""The memory controller: limit, swap and reservation. Pure.
 
-OCI's swap is memory and swap together, the kernel's file is swap alone, so the limit is
-subtracted. (The KEP's table, which copies the number, is wrong.) What holds for every
-combination is runc's reading, because it is what most nodes do.
+OCI's `swap` is memory and swap together, while the kernel's memory.swap.max is swap
+alone, so the limit is subtracted. (The table of the KEP copies the number, which is
+wrong.) Combinations of limit and swap are read as runc reads them, because most nodes
+run it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a container may use, in the words of the OCI runtime specification.
+"""`Resources`: what a container may use, in the terms of the OCI specification. Pure.
 
-A value is one of four different things: None (not given), zero, UNLIMITED, or a number.
-What a source's 0 and -1 mean is decided where it is read (sources.py), nowhere else.
+A value is one of four things: None (not given), zero, UNLIMITED, or a number. What 0
+and -1 mean in an NRI message, a CRI message or OCI JSON is decided in readers.py and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Unlimited(Enum):
-    """No limit; on files, `max`."""
+    """No limit; in files, `max`."""
 
     UNLIMITED = "max"
 
@@ -26,7 +27,7 @@ Amount: TypeAlias = int | Unlimited
 
 
 class HugepageLimit(NamedTuple):
-    """How much of one size of huge pages."""
+    """The limit of one size of huge pages."""
 
     size: str  # as in the kernel's file names: 2MB, 1GB
     limit_bytes: int
@@ -58,7 +59,7 @@ class RdmaLimit(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """OCI LinuxResources, less what has no meaning outside the runtime (devices)."""
+    """OCI LinuxResources, without the device rules, which only a runtime can apply."""
 
     shares: int | None = None
     quota_us: Amount | None = None
@@ -76,7 +77,7 @@ class Resources(NamedTuple):
     io_device_weights: tuple[DeviceWeight, ...] = ()
     io_throttles: tuple[Throttle, ...] = ()
     rdma: tuple[RdmaLimit, ...] = ()
-    # cgroup v2 files that somebody set explicitly; they win.
+    # cgroup v2 files and their values, as the user gave them; they win.
     unified: Mapping[str, str] = MappingProxyType({})
-    # Fields without a cgroup v2 counterpart that were given, with their values.
+    # Given fields that have no cgroup v2 counterpart, with their values.
     v1_only: tuple[tuple[str, object], ...] = ()

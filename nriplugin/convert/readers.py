@@ -1,11 +1,11 @@
-"""Readers: from an NRI message, a CRI message, or OCI JSON to `Resources`.
+"""Reads `Resources` from an NRI message, a CRI message, or OCI JSON. Pure.
 
-The three say "not given" and "no limit" in different ways; `MEANINGS` is where that is
-written down, once. NRI and CRI wrap or send every number and mean "not given" by 0 (but
-for huge pages, where an entry is given by being there). In OCI JSON a field can be
-absent, so a 0 can be a 0; where runc and crun differ, it is read as runc reads it.
+The three express "not given" and "no limit" in different ways, and `MEANINGS` is the
+only place that knows how. In NRI and CRI messages a 0 is "not given", except for huge
+pages, where an entry in the list is "given". In OCI JSON a field can be absent, so a 0
+can be a 0; where runc and crun differ, it is read as runc reads it.
 
-Messages are taken as they come, by attribute: nothing in here imports protobuf.
+Messages are read by attribute, so this module does not import protobuf.
 """
 
 from __future__ import annotations
@@ -113,13 +113,14 @@ def from_nri(message: Any) -> Resources:  # noqa: ANN401 - LinuxResources
 
 
 def core_from_nri(message: Any) -> Resources:  # noqa: ANN401 - LinuxResources or a view
-    """Read what every node can be sent: cpu shares, quota and period, memory limit.
+    """Read cpu shares, quota and period, the memory limit, and `unified`.
 
-    And `unified`, which wins. For the request path, which has no use for the rest.
+    The kubelet sends these for every container; the request path needs no others.
     """
     cpu = message.cpu
     quota, limit = cpu.quota.value, message.memory.limit.value
-    # By position: keywords, and a NamedTuple's own constructor, are slower.
+    # By position and without the constructor of NamedTuple: both are faster, and this
+    # runs for every request.
     return _new_resources(
         Resources,
         (
@@ -142,7 +143,7 @@ _new_resources = tuple.__new__
 def _hugepages(entries: Any) -> tuple[HugepageLimit, ...]:  # noqa: ANN401
     if not entries:
         return ()
-    # kubelet names every size there is, so a 0 is a limit of 0.
+    # The kubelet lists every page size of the node, so a 0 is a limit of 0.
     return tuple(HugepageLimit(entry.page_size, entry.limit) for entry in entries)
 
 

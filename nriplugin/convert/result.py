@@ -1,4 +1,7 @@
-"""What a conversion says: file, value, rule, and what was left out and why."""
+"""`Conversion`: the files, each with value and rule, and what was dropped or clamped.
+
+A `Rule` says why a file has its value; `explain` shows it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class Rule(NamedTuple):
-    """Why a file has its value. Constants: made once, named by every result."""
+    """Why a file has its value: the fields that it comes from, and the formula.
+
+    Rules are constants: the same object is used for every container.
+    """
 
     fields: tuple[str, ...]
     text: str
@@ -24,14 +30,14 @@ class Derived(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """A field that no file carries."""
+    """A given field that is in none of the files."""
 
     field: str
     reason: str
 
 
 class Clamped(NamedTuple):
-    """A value that was moved into the range of its file."""
+    """A value that was outside of its range and was moved to the end of it."""
 
     field: str
     given: int
@@ -39,7 +45,8 @@ class Clamped(NamedTuple):
     reason: str
 
 
-# A NamedTuple's own constructor is a Python function, and this runs for every file.
+# The constructor of a NamedTuple is a Python function. Calling `tuple.__new__` directly
+# is faster, and this runs for every file of every container.
 _new_derived = tuple.__new__
 
 
@@ -56,7 +63,7 @@ class Conversion:
 
     @property
     def files(self) -> dict[str, str]:
-        """Return the values by file, in the order in which they are to be written."""
+        """Return file -> value, in the order in which the files are to be written."""
         return {file: value for file, value, _ in self.derived}
 
     def write(self, file: str, value: str, rule: Rule) -> None:
@@ -64,9 +71,9 @@ class Conversion:
         self.derived.append(_new_derived(Derived, (file, value, rule)))
 
     def drop(self, field: str, reason: str) -> None:
-        """Say that a field is left out."""
+        """Note that a field is left out."""
         self.dropped.append(Dropped(field, reason))
 
     def clamp(self, field: str, given: int, used: int, reason: str) -> None:
-        """Say that a value was moved into range."""
+        """Note that a value was moved into its range."""
         self.clamped.append(Clamped(field, given, used, reason))

@@ -1,7 +1,7 @@
-"""The way back: from cgroup v2 files to v1-style numbers, where there is one.
+"""`reverse`: from cgroup v2 files back to v1-style numbers. Pure.
 
-For status and audits. Numbers come back as OCI JSON spells them, -1 for no limit; what
-has no v1 counterpart stays in `unified`.
+For `nriplugin convert --reverse` and audits. Numbers are as OCI JSON has them, with -1
+for no limit; a file without a v1 counterpart stays in `unified`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.convert.curves import Curve, shares_of
-from nriplugin.convert.readback import number_of_bytes
-from nriplugin.convert.validate import check
+from nriplugin.convert.model import UNLIMITED
+from nriplugin.convert.validate import bytes_in, check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,11 +20,12 @@ def reverse(files: Mapping[str, str], curve: Curve = Curve.QUADRATIC) -> dict[st
     """Return OCI `linux.resources` that stand for these files.
 
     Raises:
-        ConversionError: a value that the file cannot have.
+        ConversionError: a file cannot have this value.
     """
     left = {file: value.strip() for file, value in files.items() if value.strip()}
     if left.get("cpu.idle") == "1":
-        left.pop("cpu.weight", None)  # what it shows then is no weight: 0, or 1
+        # The kernel shows a weight of 0 or 1 for an idle cgroup, which was never set.
+        left.pop("cpu.weight", None)
     for file, value in left.items():
         check(file, value)
     result: dict[str, Any] = {}
@@ -72,8 +73,8 @@ def _reverse_memory(left: dict[str, str]) -> dict[str, Any]:
     if "memory.swap.max" in left:
         swap = _number(left["memory.swap.max"])
         limit: int = memory.get("limit", 0)
-        # Memory and swap together: without a limit on memory there is no sum, and
-        # v1 cannot say "no swap at all" then, because its 0 means "not given".
+        # v1's swap is memory and swap together, so without a memory limit there is no
+        # sum. Nor can v1 then express "no swap", because its 0 means "not given".
         if swap == -1 or limit > 0 or (limit == -1 and swap > 0):
             del left["memory.swap.max"]
             memory["swap"] = swap if swap == -1 or limit == -1 else limit + swap
@@ -108,4 +109,7 @@ def _reverse_io_weight(left: dict[str, str]) -> int | None:
 
 
 def _number(text: str) -> int:
-    return -1 if text == "max" else number_of_bytes(text)
+    """Return the number in a text that `check` has accepted; no limit is -1."""
+    number = bytes_in(text)
+    assert number is not None, text
+    return -1 if number is UNLIMITED else number

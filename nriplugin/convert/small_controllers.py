@@ -1,4 +1,4 @@
-"""The small controllers: pids, hugetlb, rdma."""
+"""The controllers with one file or few: pids, hugetlb and rdma. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 PIDS_RULE = Rule(("pids.limit",), "as given; no limit is max")
 PIDS_ZERO_RULE = Rule(
-    ("pids.limit",), "0 becomes 1: systemd knows no 0, and one is there"
+    ("pids.limit",), "0 becomes 1: systemd refuses 0, and there is a process"
 )
 HUGETLB_RULE = Rule(("hugepageLimits",), "bytes, for use and for reservations")
 RDMA_RULE = Rule(("rdma",), "one line per device")
 
-# The kernel's own names; a size of another spelling has no file.
-_PAGE_SIZE = re.compile(r"[1-9][0-9]*(KB|MB|GB)")
-_DEVICE = re.compile(r"[^\s/]+")
+# The kernel's names of page sizes; a size that is spelt in another way has no file.
+_PAGE_SIZE = r"[1-9][0-9]*(KB|MB|GB)"
+_DEVICE = r"[^\s/]+"
 
 
 def convert_pids(given: Resources, out: Conversion) -> None:
@@ -43,9 +43,9 @@ def convert_pids(given: Resources, out: Conversion) -> None:
 
 def convert_hugetlb(given: Resources, out: Conversion) -> None:
     """Add hugetlb.SIZE.max and hugetlb.SIZE.rsvd.max."""
-    # Runtimes append to the list at each update, so the last one counts.
+    # Runtimes append to the list at each update, so the last entry of a size counts.
     for size, limit in sorted(dict(given.hugepage_limits).items()):
-        if not _PAGE_SIZE.fullmatch(size):
+        if not re.fullmatch(_PAGE_SIZE, size):
             raise ConversionError("hugepageLimits", size, "a size such as 2MB or 1GB")
         if not 0 <= limit <= MAX_NUMBER:
             expected = f"0 to {MAX_NUMBER} bytes"
@@ -58,7 +58,7 @@ def convert_rdma(given: Resources, out: Conversion) -> None:
     """Add rdma.max."""
     lines = []
     for device, handles, objects in given.rdma:
-        if not _DEVICE.fullmatch(device):
+        if not re.fullmatch(_DEVICE, device):
             raise ConversionError("rdma", device, "the name of a device")
         parts = [device]
         for key, number in (("hca_handle", handles), ("hca_object", objects)):

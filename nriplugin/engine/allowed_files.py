@@ -1,65 +1,47 @@
-"""The files that an annotation may be allowed to set, and what they may hold.
+"""The files that an annotation may be allowed to set, and how their text is spelt.
 
-Only files whose content can be judged without asking the node, and that do no more
-than share out a resource: no CPUs and no devices, which may not be there; nothing in
-`cgroup.*` (freeze, kill, type); nothing that acts when written (memory.reclaim). And
-not cpu.weight.nice, which is cpu.weight by another name.
+`ALLOWABLE` holds only files whose text can be judged without looking at the node, and
+that do no more than share out a resource. So it has no CPUs and no devices, which the
+node may lack; nothing of `cgroup.*` (freeze, kill, type); no file that acts when it is
+written (memory.reclaim); and not cpu.weight.nice, which is cpu.weight by another name.
+
+What the kernel accepts in each file is in `convert.validate`. `check_raw` adds a
+narrower spelling: one line of numbers without suffixes, because the systemd side of a
+container runtime parses the same text and takes no suffixes.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from nriplugin.convert.validate import LEADING_ZERO, NO_LEADING_ZERO, check
+from nriplugin.convert.validate import (
+    BYTE_FILES,
+    LEADING_ZERO,
+    NO_LEADING_ZERO,
+    check,
+)
 from nriplugin.errors import ConversionError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_PERCENT = re.compile(r"[0-9]{1,3}(\.[0-9]{1,2})?")
-
-
-def _clamp(text: str) -> bool:
-    return text == "max" or (bool(_PERCENT.fullmatch(text)) and float(text) <= 100)
-
-
-def _bytes(text: str) -> bool:
-    return text == "max" or bool(re.fullmatch(r"[0-9]{1,19}", text))
-
-
-def _flag(text: str) -> bool:
-    return text in ("0", "1")
-
-
-# Those that `check` does not know.
-_OTHERS: dict[str, tuple[Callable[[str], bool], str]] = {
-    "cpu.uclamp.min": (_clamp, "a percentage such as 12.50, or max"),
-    "cpu.uclamp.max": (_clamp, "a percentage such as 12.50, or max"),
-    "memory.swap.high": (_bytes, "a number of bytes, or max"),
-    "memory.zswap.max": (_bytes, "a number of bytes, or max"),
-    "memory.zswap.writeback": (_flag, "0 or 1"),
-}
-ALLOWABLE = frozenset(_OTHERS) | {
+ALLOWABLE = BYTE_FILES | {
     "cpu.weight",
     "cpu.idle",
     "cpu.max",
     "cpu.max.burst",
+    "cpu.uclamp.min",
+    "cpu.uclamp.max",
     "io.weight",
     "io.bfq.weight",
-    "memory.min",
-    "memory.low",
-    "memory.high",
-    "memory.max",
-    "memory.swap.max",
     "memory.oom.group",
+    "memory.zswap.writeback",
     "pids.max",
 }
-# Every file that any handler may set, and that can so be ours.
+# Every file that any handler may set: only these can hold a value that nriplugin set.
 OWNABLE = ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
-# Numbers of bytes: systemd's side of a runtime takes no suffix, so neither do we.
-_BYTE_FILES = frozenset(file for file in ALLOWABLE if file.startswith("memory."))
-_PLAIN = re.compile(r"(default |max )?([0-9]+|max)( [0-9]+)?")
+
+# Compiled at their first use: most containers have no such annotation.
+_BYTES = r"[0-9]{1,19}|max"
+_PERCENT = r"[0-9]{1,3}(\.[0-9]{1,2})?|max"
+_NUMBERS = r"(default |max )?([0-9]+|max)( [0-9]+)?"
 
 
 def check_raw(file: str, value: str) -> None:
@@ -69,17 +51,20 @@ def check_raw(file: str, value: str) -> None:
         ConversionError: names the file, the value and what is allowed.
     """
     if LEADING_ZERO.search(value):
-        # Also where the kernel reads it as decimal: the author cannot tell where.
+        # Also for the files that the kernel reads as decimal: the author of an
+        # annotation cannot know which ones those are.
         raise ConversionError(file, value[:60], NO_LEADING_ZERO)
-    known = _OTHERS.get(file)
-    if known is None and file in _BYTE_FILES and not file.endswith("group"):
-        known = _OTHERS["memory.swap.high"]
-    if known is not None:
-        if not known[0](value):
-            raise ConversionError(file, value[:60], known[1])
-        return
-    if not _PLAIN.fullmatch(value):
-        raise ConversionError(file, value[:60], "plain numbers")
+    spelling, expected = _spelling(file)
+    if not re.fullmatch(spelling, value):
+        raise ConversionError(file, value[:60], expected)
     check(file, value)
     if file == "cpu.max" and len(value.split()) != 2:
         raise ConversionError(file, value[:60], "a quota or max, and a period")
+
+
+def _spelling(file: str) -> tuple[str, str]:
+    if file in BYTE_FILES:
+        return _BYTES, "a number of bytes, or max"
+    if file.startswith("cpu.uclamp."):
+        return _PERCENT, "a percentage such as 12.50, or max"
+    return _NUMBERS, "numbers without units"

@@ -1,4 +1,8 @@
-"""The `resources` of a container or a pod: requests and limits, checked, as given."""
+"""The `resources` of a container or a pod: requests and limits, checked.
+
+Amounts are kept as the manifest spells them; `quantity` turns them into numbers. A pod
+that the API server would refuse is refused here, so that `explain` never shows it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ Amounts: TypeAlias = Mapping[str, Quantity]
 
 
 class Requirements(NamedTuple):
-    """What is asked for, and what at most; every amount is a valid quantity."""
+    """Requests and limits; every amount is a valid quantity."""
 
     requests: Amounts
     limits: Amounts
@@ -22,7 +26,8 @@ def read_requirements(resources: object, where: str) -> Requirements:
     """Read a `resources` mapping; null or absent is an empty one.
 
     Raises:
-        ConfigError: not quantities, too much, or a request above its limit.
+        ConfigError: an amount is not a quantity or too large, or a request is above its
+            limit.
     """
     if resources is None:
         resources = {}
@@ -32,7 +37,7 @@ def read_requirements(resources: object, where: str) -> Requirements:
     limits = _read_amounts(resources.get("limits"), f"{where}.limits")
     for name, limit in limits.items():
         request = requests.get(name)
-        # The API server refuses it, so there is no such pod to explain.
+        # The API server refuses such a pod.
         if request is not None and parse(request) > parse(limit):
             raise ConfigError(
                 f"{where}.requests.{name}: {request!r}, "
@@ -42,9 +47,10 @@ def read_requirements(resources: object, where: str) -> Requirements:
 
 
 def default_requests(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:
-    """Return requests with those that are absent taken from limits.
+    """Return requests; a request that is absent is taken from its limit.
 
-    The API server does this when a pod is created, never in a template.
+    The API server does this when a pod is created, but not in the template of a
+    workload.
     """
     absent = {name: limits[name] for name in limits if name not in requests}
     return {**requests, **absent}
@@ -56,7 +62,7 @@ def _read_amounts(given: object, where: str) -> dict[str, Quantity]:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{where}: {given!r:.60}, expected names and quantities")
     for name, amount in given.items():
-        # CPU is counted in thousandths, everything in 64 bits.
+        # Kubernetes keeps CPU in thousandths and all amounts in 64 bits.
         unit = 1000 if name == "cpu" else 1
         if parse(amount, f"{where}.{name}") * unit > MAX_INT64:
             raise ConfigError(

@@ -1,7 +1,8 @@
-"""Annotations of ours, `<key>.cgroup2.nri.io[/container.<name>]`, out of a pod's.
+"""nriplugin's annotations, `<key>.cgroup2.nri.io[/container.<name>]`, of a pod.
 
-Anybody who may create a pod writes them, so a value is text from a stranger: whatever
-is too long, not printable ASCII, or spelt as none of ours is handed back as refused.
+Every user who may create a pod can write them, so their text is not trusted: a value
+that is too long or not printable ASCII, and a key that is spelt wrongly, are returned
+as refused, with the reason. A container's own annotation wins over the pod's.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ if TYPE_CHECKING:
 SUFFIX = ".cgroup2.nri.io"
 OF_CONTAINER = "/container."
 
-# No value that any file or setting takes is longer; the API server allows 256 KiB.
+# No value that a file or a setting takes is longer; the API server allows 256 KiB.
 MAX_VALUE = 256
-# A pod has a use for a few; more than this is somebody trying something.
+# A pod needs a few; the bound limits the work that a hostile pod can cause.
 MAX_COUNT = 64
 
 
 class Annotation(NamedTuple):
-    """A value, and the key under which it stands."""
+    """A value, and the whole key that it was found under."""
 
     value: str
     key: str
 
 
 class Annotations(NamedTuple):
-    """What counts for one container, by key, and (key, reason) of what does not."""
+    """The annotations of one container by key, and (key, reason) of refused ones."""
 
     found: Mapping[str, Annotation]
     refused: list[tuple[str, str]]
@@ -38,17 +39,18 @@ NONE = Annotations({}, [])
 
 
 def ours(given: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return all that a decision can depend on: the first by key, and one too many.
+    """Return nriplugin's annotations, sorted by key: `MAX_COUNT` of them, and one more.
 
-    A map has no order, but pods that are alike are to be treated alike. Only iterates
-    and calls `get`, so a protobuf map will do.
+    Sorted, because a map has no order and equal pods must get equal decisions. The one
+    more lets the caller see that there are too many. A protobuf map may be given: it is
+    only iterated and asked by `get`.
     """
     keys = sorted([key for key in given if SUFFIX in key])
     return [(key, given.get(key, "")) for key in keys[: MAX_COUNT + 1]]
 
 
 def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
-    """Return what counts for a container: its own annotations, else the pod's."""
+    """Return the annotations for a container: its own, else the pod's."""
     found: dict[str, Annotation] = {}
     refused: list[tuple[str, str]] = []
     annotations = ours(given)
@@ -56,7 +58,9 @@ def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
         key, _ = annotations.pop()
         refused.append((key, f"more than {MAX_COUNT} of them"))
     own = OF_CONTAINER + container
-    for key, value in annotations:  # by key: a container's own comes after the pod's
+    # In the order of keys a container's own annotation comes after the pod's, which it
+    # replaces.
+    for key, value in annotations:
         name, _, rest = key.partition(SUFFIX)
         if rest and rest != own:
             if not rest.startswith(OF_CONTAINER):
@@ -71,7 +75,7 @@ def read_annotations(given: Mapping[str, str], container: str) -> Annotations:
 
 
 def strange(value: str) -> str:
-    """Return why a value cannot be meant seriously; nothing if it can."""
+    """Return why a value is refused unread; empty if it is not."""
     if len(value) > MAX_VALUE:
         return f"{len(value)} characters, expected at most {MAX_VALUE}"
     if not (value.isascii() and value.isprintable()):

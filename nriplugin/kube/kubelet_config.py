@@ -1,13 +1,13 @@
-"""What the kubelet was told about cgroups: its configuration files and its flags.
+"""The kubelet's settings about cgroups, from its configuration file and its flags.
 
-Text in, settings out.
+Pure: text in, settings out. Whoever finds and reads the files passes their text in
+(`cgroup.locate.driver` does; this module is the parser that it is given). A value is
+returned as it was written and is not checked here.
 """
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConfigError
 
@@ -20,24 +20,23 @@ CONFIG_FLAG = "--config"
 CONFIG_DIR_FLAG = "--config-dir"
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletSettings:
-    """As written, and not yet checked; None is not mentioned."""
+class KubeletSettings(NamedTuple):
+    """The settings that one source has; None is "not mentioned"."""
 
     driver: str | None = None
     cgroup_root: str | None = None
-    # Which files have more settings; only flags say so.
+    # The configuration file and directory; only flags name them.
     config: str | None = None
     config_dir: str | None = None
 
 
 def parse_config_file(text: str, source: str) -> KubeletSettings:
-    """Read a KubeletConfiguration.
+    """Read a KubeletConfiguration, or a drop-in of one.
 
     Raises:
-        ConfigError: it is not one.
+        ConfigError: the text is not one YAML document with fields.
     """
-    # Late: only this rung of the detection needs the YAML reader.
+    # Late: most nodes are decided before a YAML file has to be read.
     from nriplugin.documents import load_documents
 
     documents = [one for one in load_documents(text, source) if one is not None]
@@ -55,6 +54,8 @@ def parse_flags_file(text: str, source: str) -> KubeletSettings:
     Raises:
         ConfigError: the quotes do not match.
     """
+    import shlex  # late, for the same reason
+
     words: list[str] = []
     for line in text.splitlines():
         _, equals, value = line.partition("=")
@@ -76,17 +77,6 @@ def parse_arguments(words: Sequence[str]) -> KubeletSettings:
         _flag(words, CONFIG_FLAG),
         _flag(words, CONFIG_DIR_FLAG),
     )
-
-
-def parse_cmdline(content: str) -> list[str]:
-    """Split /proc/PID/cmdline."""
-    return content.rstrip("\0").split("\0")
-
-
-def is_kubelet(arguments: Sequence[str]) -> bool:
-    """Whether a command line is the kubelet's own, or an all-in-one program's."""
-    names = [argument.rpartition("/")[2] for argument in arguments[:2]]
-    return names[:1] == ["kubelet"] or names == ["hyperkube", "kubelet"]
 
 
 def _flag(words: Sequence[str], flag: str) -> str | None:

@@ -1,17 +1,17 @@
-"""The record of what we set, which travels with the container as an annotation.
+"""The annotation that records which values nriplugin set on a container. Pure.
 
-The plugin adds it to a container's OCI specification when the container is made, and
+The plugin adds it to a container's OCI specification when the container is created, and
 the runtime shows it again at every update and at every Synchronize. So after a reload,
-a restart or an upgrade the plugin knows which cgroup v2 values are its own, whatever
-the configuration says by then.
+a restart or an upgrade the plugin knows which cgroup v2 values it set, whatever the
+configuration says by then.
 
-The text is `FILE=VALUE` for each file that we set, `FILE~VALUE` for each one that had a
-value of another plugin's or of a user's before us, and after an `@` the numbers that
-our values were made of, joined by semicolons:
+The text is a list joined by semicolons: `FILE=VALUE` for each file that nriplugin set,
+`FILE~VALUE` for each file that had a value of a user or of another plugin before, and
+after an `@` the v1 numbers that the values were made of:
 `cpu.max=50000 100000;cpu.weight=35;memory.high~8192;@256,50000,100000,`.
 
-A runtime may copy a pod's annotations to its containers, so the text can be a
-stranger's: `parse_managed` takes exactly what `render_managed` gives, and nothing else.
+A runtime may copy a pod's annotations to its containers, so a user can have written the
+text: `parse_managed` takes exactly what `render_managed` gives, and nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KEY = "managed.cgroup2.nri.io"
 
-# More than every file that we can set, each with its longest value.
+# Longer than all files that nriplugin can set, each with its longest value.
 MAX_LENGTH = 2048
 
 _ENTRY = re.compile(r"([a-z0-9_]+(?:\.[a-z0-9_]+)+)([=~])([a-z0-9. -]{0,64})")
@@ -34,11 +34,11 @@ _VALUE = re.compile(r"[a-z0-9. -]{0,64}")
 
 
 class Managed(NamedTuple):
-    """What we set on a container, and what others had set before."""
+    """What nriplugin set on a container, and what users and other plugins had set."""
 
-    files: Mapping[str, str]  # a value that is not known is empty
+    files: Mapping[str, str]  # an unknown value is empty
     others: Mapping[str, str] = MappingProxyType({})
-    numbers: str = ""  # shares, quota, period and limit; empty where not known
+    numbers: str = ""  # shares, quota, period and limit; each is empty if unknown
 
 
 def render_managed(
@@ -49,13 +49,13 @@ def render_managed(
     """Return the annotation's text."""
     parts = [f"{file}={value}" for file, value in sorted(files.items())]
     for file, value in sorted(others.items()):
-        # Anybody may have set it to anything.
+        # A user may have set any text; one that the grammar cannot hold is left out.
         parts.append(f"{file}~{value if _VALUE.fullmatch(value) else ''}")
     return ";".join([*parts, f"@{numbers}"] if numbers else parts)
 
 
 def parse_managed(text: str) -> Managed | None:
-    """Return what the annotation says; None if it cannot be ours."""
+    """Return what the annotation says; None if nriplugin cannot have written it."""
     if len(text) > MAX_LENGTH:
         return None
     files: dict[str, str] = {}

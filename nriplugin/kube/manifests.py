@@ -1,8 +1,8 @@
-"""From the documents of a manifest to the pods that they describe.
+"""From the documents of a manifest to the pods that they describe. Pure.
 
-Takes parsed YAML, because reading is somebody else's job. A workload stands for one of
-its pods. Kinds without pods are skipped and named, and so are kinds of other API groups
-that only share a name, such as Volcano's Job.
+The caller reads the file and parses the YAML. A workload stands for one of its pods.
+Kinds without pods are returned as skipped, and so are kinds of other API groups that
+only share a name, such as Volcano's Job.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from nriplugin.errors import ConfigError
 from nriplugin.kube.podspec import PodSpec, read_pod_spec
 
-# Stands for the UID that a pod gets when it is created.
+# Used for a pod that has no UID yet, because it gets one when it is created.
 UID_PLACEHOLDER = "<uid>"
 
-# Where a kind keeps what its pods are made from.
+# Kind -> the path to the template of its pods.
 _TEMPLATES: dict[str, tuple[str, ...]] = {
     "Pod": (),
     "PodTemplate": ("template",),
@@ -30,7 +30,7 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
 }
 _GROUPS = ("", "apps", "batch", "extensions")
 
-# A YAML alias can put a list into itself.
+# A bound is needed because a YAML alias can put a list into itself.
 _MAX_DEPTH = 4
 
 
@@ -55,7 +55,7 @@ class Skipped(NamedTuple):
 
 
 class Manifests(NamedTuple):
-    """What was in the documents, in their order."""
+    """The pods and the skipped objects, in the order of the documents."""
 
     pods: list[ManifestPod]
     skipped: list[Skipped]
@@ -72,11 +72,12 @@ def read_manifests(documents: Iterable[object]) -> Manifests:
     """Find the pods; documents are counted from 1, and empty ones are fine.
 
     Raises:
-        ConfigError: not a Kubernetes object, or a malformed pod; says which and where.
+        ConfigError: a document is not a Kubernetes object, or a pod is malformed; the
+            error says which one and where.
     """
     found = Manifests([], [])
     for number, document in enumerate(documents, start=1):
-        if document is None:  # between two `---`, as templates leave behind
+        if document is None:  # nothing between two `---`, as templates leave behind
             continue
         for entry in _flatten(number, f"document {number}", document, None):
             group = str(entry.content.get("apiVersion", "")).rpartition("/")[0]
@@ -91,9 +92,9 @@ def read_manifests(documents: Iterable[object]) -> Manifests:
 def _flatten(
     number: int, where: str, content: object, kind: str | None, depth: int = 0
 ) -> Iterator[_Object]:
-    """Yield objects, with lists replaced by what is in them.
+    """Yield objects; a list is replaced by its items.
 
-    Items of a typed list (PodList) come without a kind of their own.
+    Items of a typed list (PodList) have no kind of their own: it is passed in.
     """
     if not isinstance(content, Mapping):
         raise ConfigError(f"{where}: {content!r:.60}, expected a Kubernetes object")
@@ -128,7 +129,7 @@ def _read_pod(entry: _Object) -> ManifestPod:
                 "expected the spec of a pod"
             )
     namespace = metadata.get("namespace")
-    # Of the pod, not of the workload that makes it.
+    # Labels and annotations are those of the pod, not of the workload.
     own: Any = entry.content
     for key in _TEMPLATES[entry.kind]:
         own = own[key]
@@ -145,10 +146,10 @@ def _read_pod(entry: _Object) -> ManifestPod:
 
 
 def _uid_in(metadata: Mapping[str, Any]) -> str:
-    """Return the UID that is in the cgroup's name.
+    """Return the UID that is in the name of the pod's cgroup.
 
-    A static pod's cgroup carries the hash of its file; the UID of the mirror that the
-    API server shows appears nowhere on the node.
+    For a static pod that is the hash of its file, which its mirror pod in the API
+    server has in an annotation; the mirror's own UID is not used on the node.
     """
     annotations = metadata.get("annotations")
     if (
@@ -160,7 +161,7 @@ def _uid_in(metadata: Mapping[str, Any]) -> str:
 
 
 def _texts(given: object) -> dict[str, str]:
-    """Return labels or annotations; a value that YAML took for a number is its text."""
+    """Return labels or annotations; a number, as YAML reads it, becomes text."""
     if not isinstance(given, Mapping):
         return {}
     return {str(key): str(value) for key, value in given.items()}

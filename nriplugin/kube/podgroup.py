@@ -1,7 +1,7 @@
-"""Which PodGroup, job, queue and task a pod belongs to, by Volcano's keys.
+"""Which PodGroup, job, queue and task a pod belongs to, by Volcano's keys. Pure.
 
-The scheduler knows a job as `<namespace>/<group>`. The keys stand in annotations, some
-of them in labels as well; Kubeflow and others set the group's alone.
+The scheduler names a job `<namespace>/<group>`. The keys are in annotations, and some
+of them in labels as well; Kubeflow and other operators set only the key of the group.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ INDEX_KEYS = ("volcano.sh/task-index",)
 
 
 class Membership(NamedTuple):
-    """Where a pod belongs; an empty text is "nowhere"."""
+    """What a pod belongs to; an empty text is "none"."""
 
     group: str
     job: str
     queue: str
     task: str
     task_index: str
-    job_id: str  # as the scheduler has it, NAMESPACE/GROUP
+    job_id: str  # the scheduler's name of the job, NAMESPACE/GROUP
 
 
 def membership(
     namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> Membership:
-    """Return what the pod's keys say; annotations before labels."""
+    """Return what the pod's keys say; annotations win over labels."""
 
     def first(keys: tuple[str, ...]) -> str:
         for given in (annotations, labels):

@@ -1,4 +1,7 @@
-"""Pod-level resources (KEP-2837): what the API server fills in for `spec.resources`."""
+"""Pod-level resources (KEP-2837): requests that the API server fills in. Pure.
+
+They are in the pod's own `spec.resources`, beside those of its containers.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ if TYPE_CHECKING:
 def default_pod_requests(
     given: Requirements, containers: Sequence[ContainerSpec]
 ) -> Amounts:
-    """Return the pod's requests, with absent ones filled in where it has limits.
+    """Return the pod's requests; if the pod has limits, absent requests are filled in.
 
-    From what its containers request together if any of them does, else from the
-    pod's limit.
+    An absent request is what the containers request together, or the pod's limit if no
+    container requests any.
     """
     if not given.limits:
         return given.requests
@@ -34,7 +37,7 @@ def default_pod_requests(
 
 
 def _requested_together(name: str, containers: Sequence[ContainerSpec]) -> int | None:
-    """Return the most that is requested at any time, in thousandths; None if nothing.
+    """Return the most that is requested at one time, in thousandths; None if nothing.
 
     Init containers run one at a time, each beside the sidecars before it; then the
     others run, beside all sidecars.

@@ -1,4 +1,8 @@
-"""A pod's spec, as far as resources go: its containers with their roles and amounts."""
+"""The parts of a pod's spec that decide its resources. Pure.
+
+Containers with their roles, requests and limits, the pod's own resources, and the
+runtime class.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,10 @@ from nriplugin.kube.amounts import Amounts, Requirements, read_requirements
 
 
 class Role(StrEnum):
-    """When a container runs: before the others, beside them, or as one of them."""
+    """When a container runs."""
 
-    INIT = "init"
-    SIDECAR = "sidecar"  # an init container that is always restarted
+    INIT = "init"  # before the others, one at a time
+    SIDECAR = "sidecar"  # an init container that is always restarted, beside the others
     APP = "app"
 
 
@@ -41,7 +45,7 @@ def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
     Ephemeral containers are left out: they cannot have resources.
 
     Raises:
-        ConfigError: no containers, or one that is malformed; says where.
+        ConfigError: there are no containers, or one is malformed; the error says where.
     """
     if not spec.get("containers"):
         raise ConfigError(f"{where}.containers: missing, expected at least one")

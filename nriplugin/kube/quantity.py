@@ -1,21 +1,23 @@
-"""Kubernetes quantities ("100m", "1.5", "512Mi", "1e3"), exactly: no float anywhere.
+"""Kubernetes quantities ("100m", "1.5", "512Mi", "1e3"), exactly and without floats.
 
-The grammar is that of apimachinery's resource.Quantity, less negative amounts, because
-nothing that we read may be negative. As there, a quantity with a binary suffix is
-capped at 2^63 - 1, and whoever wants whole units or thousandths gets them rounded up.
+The grammar is that of apimachinery's resource.Quantity, without negative amounts,
+because no amount that nriplugin reads may be negative. As there, a quantity with a
+binary suffix is capped at 2^63 - 1, and whole units and thousandths are rounded up.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nriplugin.errors import ConfigError
 
-# As it stands in a manifest: YAML has numbers too.
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+# As a manifest has it: YAML has numbers, too.
 Quantity: TypeAlias = str | int | float
 
 MAX_INT64 = 2**63 - 1
@@ -34,7 +36,7 @@ _DECIMAL = {
     "E": 18,
 }
 # Lengths are bounded so that "1e999999999" is an error and not a very long wait.
-_QUANTITY = re.compile(
+_QUANTITY = (
     r"\+?(?=\.?[0-9])([0-9]{0,40})(?:\.([0-9]{0,40}))?"
     r"(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE]?))"
 )
@@ -46,8 +48,8 @@ def parse(given: object, field: str = "quantity") -> Fraction:
     Raises:
         ConfigError: not a quantity, or a negative one; names the field and the value.
     """
-    # The repr of a YAML number is the shortest text that reads back the same, so what
-    # the manifest said; the repr of anything else is no quantity.
+    # The repr of a YAML number is the shortest text that reads back the same, so it is
+    # what the manifest says; the repr of any other object is not a quantity.
     amount = _parse(given if isinstance(given, str) else repr(given))
     if amount is None:
         raise ConfigError(
@@ -56,9 +58,13 @@ def parse(given: object, field: str = "quantity") -> Fraction:
     return amount
 
 
-@lru_cache(maxsize=256)  # the same few stand in many annotations, and exactness costs
+# Cached, because many annotations have the same few quantities and fractions are slow.
+@lru_cache(maxsize=256)
 def _parse(text: str) -> Fraction | None:
-    match = _QUANTITY.fullmatch(text)
+    # Late: `fractions` imports `decimal`, and most runs of the OCI hook need neither.
+    from fractions import Fraction
+
+    match = re.fullmatch(_QUANTITY, text)
     if match is None:
         return None
     whole, decimals, exponent, suffix = match.groups(default="")

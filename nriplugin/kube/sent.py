@@ -1,15 +1,15 @@
-"""The cgroup v1 numbers that the kubelet sends to the runtime for a container."""
+"""The cgroup v1 numbers that the kubelet sends to the runtime for a container. Pure.
+
+They are those of a kubelet with its default configuration.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from nriplugin.convert.validate import DEFAULT_PERIOD_US
 from nriplugin.kube.amounts import default_requests
-from nriplugin.kube.kubelet import (
-    DEFAULT_PERIOD_US,
-    milli_cpu_to_quota,
-    milli_cpu_to_shares,
-)
+from nriplugin.kube.kubelet import milli_cpu_to_quota, milli_cpu_to_shares
 from nriplugin.kube.quantity import milli, value
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Sent(NamedTuple):
-    """As in CRI, where zero is "not given"."""
+    """The numbers of a CRI request, in which zero is "not given"."""
 
     shares: int
     quota_us: int
@@ -45,7 +45,7 @@ def sent_for(
 
 
 def _limit(name: str, limits: Amounts, spec: PodSpec) -> Quantity:
-    """Return a container's limit; without one the pod's, if the pod has any."""
+    """Return a container's limit; if it has none, the pod's; 0 is no limit."""
     limit = limits.get(name, 0)
     if milli(limit) == 0 and spec.resources is not None:
         return spec.resources.limits.get(name, 0)

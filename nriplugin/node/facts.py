@@ -10,8 +10,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cgroup.locate.identify import identify
-from nriplugin.cgroup.locate.paths import KUBEPODS, cgroup_path
+from nriplugin.cgroup.locate.paths import cgroup_path
 from nriplugin.cgroup.types.registry import Type
+from nriplugin.cgroup_names import KUBEPODS
 from nriplugin.engine.allowed_files import OWNABLE
 from nriplugin.engine.model import CORE_FILES, NodeFacts
 from nriplugin.engine.runtimes import parse_version
@@ -31,7 +32,7 @@ def node_facts(node: DetectedNode, tree: Tree | None) -> NodeFacts:
     caller to decide.
     """
     version = node.version
-    kubepods = node.layout.kubepods()
+    kubepods = node.paths.kubepods()
     files = None if tree is None else container_files(tree, kubepods)
     capacity = _memory_capacity()
     return NodeFacts(

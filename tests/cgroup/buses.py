@@ -1,4 +1,4 @@
-"""A real message bus of our own, and somebody on it who answers as systemd would."""
+"""A real message bus for tests, with a program on it that answers as systemd does."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from support.trees import CGROUPS, V1_FILES, V2_FILES
 
-from nriplugin.cgroup.types.formats import parse_cpus, render_cpus
 from nriplugin.cgroup.types.tree import Tree
+from nriplugin.convert.cpu_list import parse_cpus, render_cpus
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:

@@ -64,7 +64,7 @@ def expected_rows() -> list[str]:
 
 
 def test_the_table_of_types_is_the_registry() -> None:
-    """Every type, its file on either version, its bounds, and what it needs."""
+    """The table has every type, its files, its bounds and what it needs."""
     lines = TEXT.splitlines()
     first = lines.index(HEADER) + 2
     rows = []
@@ -85,7 +85,7 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("line", sorted(set(commands())))
 def test_every_command_is_one_that_we_have(line: str) -> None:
-    """With options that its parser knows."""
+    """Every command line in the text is accepted by its parser."""
     _, command, *options = shlex.split(line)
     assert command in COMMANDS
     module = importlib.import_module(f"nriplugin.cli.{command}")
@@ -98,14 +98,14 @@ def test_every_command_is_one_that_we_have(line: str) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_every_example_in_python_runs(version: int, tmp_path: Path) -> None:
-    """One after the other, on a tree of either version."""
+    """The examples run one after the other, on a tree of either version."""
     root = tmp_path / "cgroup"
     make(version, root).files.close()  # type: ignore[attr-defined] # LocalFiles
     blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     assert len(blocks) >= 3
     code = "\n".join(blocks)
     for here, there in {
-        "detect_node(os.environ)": f"detect_node({{}}, cgroup_root={str(root)!r})",
+        "detect_node(os.environ": f"detect_node({{}}, cgroup_root={str(root)!r}",
         '"/var/lib/nriplugin"': repr(str(tmp_path)),
     }.items():
         assert here in code

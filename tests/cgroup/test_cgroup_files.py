@@ -39,7 +39,7 @@ def opener(
 
 @pytest.fixture
 def files(tmp_path: Path, opener: object) -> Iterator[LocalFiles]:
-    """A tree with a neighbour that is nobody's business."""
+    """A tree beside a directory that must never be reached from it."""
     (tmp_path / "secret").write_text(OUTSIDE)
     pod = tmp_path / "root" / "kubepods" / "pod1"
     pod.mkdir(parents=True)
@@ -73,14 +73,14 @@ def test_reads_writes_and_lists(files: LocalFiles, tmp_path: Path) -> None:
 
 
 def test_a_long_file_is_read_to_its_end(files: LocalFiles, tmp_path: Path) -> None:
-    """The kernel hands it out in pieces."""
+    """The kernel returns a long file in pieces, and all are read."""
     content = "".join(f"{pid}\n" for pid in range(50_000))
     (tmp_path / "root" / "kubepods" / "cgroup.procs").write_text(content)
     assert files.read("/kubepods/cgroup.procs") == content
 
 
 def test_nothing_is_ever_created(files: LocalFiles, tmp_path: Path) -> None:
-    """A write to a file that is not there is an error, and leaves nothing."""
+    """A write to a file that does not exist is an error and makes none."""
     with pytest.raises(CgroupError) as caught:
         files.write("/kubepods/pod1/cpu.weight", "100")
     error = caught.value
@@ -93,7 +93,7 @@ def test_nothing_is_ever_created(files: LocalFiles, tmp_path: Path) -> None:
 
 
 def test_an_error_of_a_read_has_no_value(files: LocalFiles) -> None:
-    """One line, with the errno by name."""
+    """The error is one line with the name of the errno."""
     with pytest.raises(CgroupError) as caught:
         files.read("/kubepods/nope")
     assert caught.value.value is None
@@ -122,7 +122,7 @@ def test_an_error_of_a_read_has_no_value(files: LocalFiles) -> None:
     ],
 )
 def test_no_way_leads_out(files: LocalFiles, tmp_path: Path, path: str) -> None:
-    """Not by `..`, and not by a symlink at the end or on the way."""
+    """Neither `..` nor a symlink leads out of the root."""
     root = tmp_path / "root"
     (root / "out").symlink_to("..")
     (root / "link").symlink_to("../secret")
@@ -141,7 +141,7 @@ def test_no_way_leads_out(files: LocalFiles, tmp_path: Path, path: str) -> None:
 
 
 def test_not_even_a_way_back_in_is_taken(files: LocalFiles) -> None:
-    """A name may begin with two dots, but none is just that."""
+    """A path with `..` is refused even if it ends below the root."""
     with pytest.raises(CgroupError, match="leads out of its directory") as caught:
         files.read("/kubepods/pod0/../pod1/cpu.max")
     assert caught.value.errno == errno.EXDEV
@@ -151,7 +151,7 @@ def test_not_even_a_way_back_in_is_taken(files: LocalFiles) -> None:
 def test_not_even_a_symlink_inside_is_followed(
     files: LocalFiles, tmp_path: Path
 ) -> None:
-    """A cgroup file system has none, so one is somebody's trick."""
+    """A cgroup file system has no symlinks, so none is followed."""
     (tmp_path / "root" / "same").symlink_to("kubepods/pod1")
     for path in ("/same/cpu.max", "/same"):
         assert not files.exists(path)
@@ -162,7 +162,7 @@ def test_not_even_a_symlink_inside_is_followed(
 
 
 def test_only_regular_files_are_written(files: LocalFiles, tmp_path: Path) -> None:
-    """No directory, and no pipe that would wait for a reader."""
+    """Neither a directory nor a pipe is opened for writing."""
     os.mkfifo(tmp_path / "root" / "pipe")
     reader = os.open(tmp_path / "root" / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -184,7 +184,7 @@ def test_only_regular_files_are_written(files: LocalFiles, tmp_path: Path) -> No
 def test_a_write_that_was_not_taken_whole_is_an_error(
     files: LocalFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is one write; there is no second one for the rest."""
+    """A short write is not continued by a second one."""
     monkeypatch.setattr(os, "write", lambda fd, content: len(content) - 1)
     with pytest.raises(CgroupError, match="8 of 9 bytes were taken") as caught:
         files.write("/kubepods/pod1/cpu.max", "1000 2000")
@@ -192,19 +192,19 @@ def test_a_write_that_was_not_taken_whole_is_an_error(
 
 
 def test_a_root_is_a_path() -> None:
-    """A NUL byte ends none."""
+    """A root with a NUL byte is refused."""
     with pytest.raises(CgroupError, match="not a path"):
         LocalFiles("/proc\0/x", magics=None)
 
 
 def test_identity_of_what_is_not_there(files: LocalFiles) -> None:
-    """Is an error, as everything else about it."""
+    """The identity of a missing file is an error."""
     with pytest.raises(CgroupError, match="ENOENT"):
         files.identity("/kubepods/nope")
 
 
 def test_a_descriptor_is_not_inherited(files: LocalFiles) -> None:
-    """Neither the root, nor what is open for a moment."""
+    """Neither the root nor a file that is open for a moment is inherited."""
     assert not os.get_inheritable(files._fd)
     name = b"kubepods/pod1/cpu.max"
     for way in (files._reading, files._writing, files._looking):
@@ -214,7 +214,7 @@ def test_a_descriptor_is_not_inherited(files: LocalFiles) -> None:
 
 
 def test_the_file_system_has_to_be_of_the_right_type(tmp_path: Path) -> None:
-    """So that a mistake in the root is noticed before anything is written."""
+    """A root of another file system type is refused when it is opened."""
     before = open_descriptors()
     with pytest.raises(CgroupError, match=r"file system type 0x\w+, expected 0x63677"):
         LocalFiles(str(tmp_path), magics=(CGROUP2_MAGIC,))
@@ -228,7 +228,7 @@ def test_the_file_system_has_to_be_of_the_right_type(tmp_path: Path) -> None:
 
 
 def test_a_file_system_of_the_kernels(opener: object) -> None:
-    """/proc has symlinks, which are not followed there either."""
+    """In /proc, symlinks are not followed either."""
     with LocalFiles("/proc", magics=(PROC_MAGIC,)) as proc:
         assert proc.read("/meminfo").startswith("MemTotal:")
         assert "self" not in proc.children("/")
@@ -237,7 +237,7 @@ def test_a_file_system_of_the_kernels(opener: object) -> None:
 
 
 def test_another_mount_is_not_entered(opener: object) -> None:
-    """What is mounted below the root is another file system."""
+    """A file system that is mounted below the root cannot be reached."""
     with LocalFiles("/", magics=None) as everything:
         with pytest.raises(CgroupError) as caught:
             everything.read("/proc/meminfo")
@@ -247,7 +247,7 @@ def test_another_mount_is_not_entered(opener: object) -> None:
 def test_each_v1_controller_is_a_root_of_its_own(
     tmp_path: Path, opener: object
 ) -> None:
-    """`cpu` may be a symlink to `cpu,cpuacct`; its directory is given instead."""
+    """The directory of `cpu` is given, because `cpu` may be a symlink."""
     joint = tmp_path / "cpu,cpuacct"
     (joint / "kubepods").mkdir(parents=True)
     (joint / "kubepods" / "cpu.shares").write_text("1024\n")
@@ -271,7 +271,7 @@ def test_each_v1_controller_is_a_root_of_its_own(
 
 
 def test_after_close_nothing_is_reachable(files: LocalFiles) -> None:
-    """And closing twice is fine."""
+    """Every call fails after close, and closing twice is allowed."""
     files.close()
     files.close()
     with pytest.raises(CgroupError, match="EBADF"):
@@ -279,7 +279,7 @@ def test_after_close_nothing_is_reachable(files: LocalFiles) -> None:
 
 
 def test_kernels_without_openat2_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENOSYS before Linux 5.6, EPERM by a seccomp profile that does not know it."""
+    """The fallback is used for ENOSYS (before Linux 5.6) and EPERM (seccomp)."""
     assert syscalls.best_opener() is syscalls.resolving_opener
     for number in (errno.ENOSYS, errno.EPERM):
 
@@ -328,7 +328,7 @@ SLOW_FIXTURE = settings(
 def test_no_path_escapes(
     trap: Path, way: Callable[[int], syscalls.Opener], path: str
 ) -> None:
-    """Whatever the text: what is outside is neither read nor written."""
+    """No text of a path reads or writes a file outside of the root."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(door, "best_opener", lambda: way)
         with LocalFiles(str(trap), magics=None) as files:
@@ -346,7 +346,7 @@ def test_no_path_escapes(
 def test_no_pod_uid_or_container_id_escapes(
     trap: Path, uid: str, container_id: str, driver: Driver
 ) -> None:
-    """It is refused when the path is built, or stays below the root."""
+    """A UID or ID is refused when the path is built, or stays below the root."""
     layout = NodePaths(2, driver)
     with LocalFiles(str(trap), magics=None) as files:
         tree = Tree(files, 2)
@@ -365,7 +365,7 @@ def test_no_pod_uid_or_container_id_escapes(
 @SLOW_FIXTURE
 @given(value=st.text(max_size=60))
 def test_no_value_lands_anywhere_else(trap: Path, value: str) -> None:
-    """An annotation's value is one write to one file, if it is valid at all."""
+    """A valid value is one write to one file, and an invalid one is none."""
     with LocalFiles(str(trap), magics=None) as files:
         tree = Tree(files, 2)
         for kind in ("cpu.cfs_quota_us", "cpu.cfs_period_us"):

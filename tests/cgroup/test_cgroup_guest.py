@@ -94,7 +94,7 @@ def files(guest: Guest, root: Path) -> Iterator[GuestFiles]:
 
 
 def test_a_guest_is_a_tree_like_any_other(files: GuestFiles, root: Path) -> None:
-    """Whoever works with a tree does not see the difference."""
+    """A tree works on a guest's files as on the node's."""
     local = make_v2(root).files
     assert isinstance(local, LocalFiles)
     tree = Tree(files, 2)
@@ -111,7 +111,7 @@ def test_a_guest_is_a_tree_like_any_other(files: GuestFiles, root: Path) -> None
 
 @pytest.mark.parametrize("value", ["", "max 100000", "8:0 rbps=1\n", "-1", *HOSTILE])
 def test_a_value_arrives_as_it_is(files: GuestFiles, root: Path, value: str) -> None:
-    """It is an argument of its own, whatever a shell would make of it."""
+    """A value is an argument of its own, which no shell interprets."""
     (root / "f").write_text("before")
     files.write("/f", value)
     assert (root / "f").read_text() == value
@@ -120,7 +120,7 @@ def test_a_value_arrives_as_it_is(files: GuestFiles, root: Path, value: str) -> 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_path_is_taken_as_it_is(files: GuestFiles, root: Path, name: str) -> None:
-    """In every operation."""
+    """In every operation, a path is an argument of its own."""
     (root / name).mkdir()
     (root / name / "f").write_text("1")
     assert files.read(f"/{name}/f") == "1"
@@ -135,7 +135,7 @@ def test_a_path_is_taken_as_it_is(files: GuestFiles, root: Path, name: str) -> N
 def test_paths_and_values_are_never_part_of_a_script(
     files: GuestFiles, guest: Guest, root: Path
 ) -> None:
-    """What the shell is given to read is the same for all."""
+    """The scripts are the same for all paths and values."""
     scripts = set()
     for name, value in (("a", "1"), ("b", "2")):
         (root / name).touch()
@@ -157,7 +157,7 @@ def test_children_are_directories_only(files: GuestFiles, root: Path) -> None:
 
 
 def test_nothing_is_ever_created(files: GuestFiles, root: Path) -> None:
-    """A write to what is not there is an error, as on the node."""
+    """A write to a file that does not exist is an error, as on the node."""
     with pytest.raises(CgroupError) as caught:
         files.write("/cpu.max", "1")
     assert caught.value.errno == ENOENT
@@ -171,7 +171,7 @@ ESCAPES = ["/..", "/../x", "/a/../../x", "/a/..", "x", "", "a/b", "/a\0b", "/\0"
 def test_no_path_leads_out_of_the_root(
     files: GuestFiles, guest: Guest, path: str
 ) -> None:
-    """The guest is not even asked."""
+    """Such a path is refused before a command is run."""
     for attempt in (
         lambda: files.read(path),
         lambda: files.write(path, "1"),
@@ -187,7 +187,7 @@ def test_no_path_leads_out_of_the_root(
 
 @given(st.text(st.characters(codec="utf-8")))
 def test_every_argument_that_is_a_path_is_below_the_root(path: str) -> None:
-    """Whatever is asked for."""
+    """No operation passes another path to the guest."""
     commands: list[Sequence[str]] = []
 
     def execute(argv: Sequence[str], /) -> Answer:
@@ -221,7 +221,7 @@ def test_what_is_not_text_is_refused(files: GuestFiles, guest: Guest) -> None:
 def test_errors_of_the_kernel_keep_their_number(
     files: GuestFiles, guest: Guest, root: Path
 ) -> None:
-    """Read from what the program that met them said."""
+    """The error number is read from the program's message."""
     (root / "directory").mkdir()
     for attempt, errno in (
         (lambda: files.read("/none"), ENOENT),
@@ -261,7 +261,7 @@ def test_errors_of_the_kernel_keep_their_number(
     ],
 )
 def test_what_programs_say_is_understood(code: int, stderr: bytes, errno: int) -> None:
-    """A missing program is not a missing file; what is not understood is quoted."""
+    """A missing program is not a missing file; an unknown message is quoted."""
 
     def execute(argv: Sequence[str], /) -> Answer:
         return code, b"", stderr
@@ -275,7 +275,7 @@ def test_what_programs_say_is_understood(code: int, stderr: bytes, errno: int) -
 
 
 def test_a_guest_without_test_is_no_guest_without_files() -> None:
-    """Only 1 means that there is no such file."""
+    """Only exit code 1 of `test` means that the file does not exist."""
 
     def execute(argv: Sequence[str], /) -> Answer:
         return 127, b"", b"test: not found"
@@ -295,7 +295,7 @@ def test_a_guest_without_test_is_no_guest_without_files() -> None:
 def test_a_guest_that_cannot_be_asked(
     raised: Exception, errno: int, match: str
 ) -> None:
-    """Is an error of the file, so that one bad VM spoils no batch."""
+    """A failing guest is an error of one file and does not end a batch."""
 
     def execute(argv: Sequence[str], /) -> Answer:
         raise raised

@@ -52,7 +52,7 @@ def test_the_table_says_what_was_done(
         "100",
         "200",
         "300",
-        "left alone: somebody else has changed it since",
+        "left alone: another program has changed it since",
     ]
     assert tree.get(Type.CPU_WEIGHT, QOS) == 100
     assert tree.get(Type.CPU_WEIGHT, POD) == 300

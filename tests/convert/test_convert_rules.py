@@ -385,7 +385,7 @@ def test_swap_needs_a_limit_of_its_own_kind() -> None:
         (Resources(period_us=1_000_001), "cpu.period: 1000001", "1000 to 1000000"),
         (Resources(burst_us=-1), "cpu.burst: -1", "0 or more"),
         (Resources(cpus="3-1"), "cpu.cpus: '3-1'", "0-3,8"),
-        (Resources(mems="x"), "cpu.mems: 'x'", "0-1"),
+        (Resources(mems="x"), "cpu.mems: 'x'", "0-3,8"),
         (Resources(memory_limit_bytes=-2), "memory.limit: -2", "bytes"),
         (
             Resources(memory_reservation_bytes=-2),

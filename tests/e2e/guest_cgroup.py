@@ -24,6 +24,7 @@ from nriplugin.cgroup.types.reader import Reader
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.updates import Update
 from nriplugin.errors import CgroupError, ConfigError
+from nriplugin.kube import kubelet_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -242,7 +243,7 @@ class Case:
         """Update a branch: the outcome of each."""
         self.traced.clear()
         given = [
-            [Update.merging(u.type, u.cgroup, u.value) for u in self._updates(level)]
+            [Update(u.type, u.cgroup, u.value) for u in self._updates(level)]
             for level in levels
         ]
         return self._told(self.executor.leveled_update_batch(given))
@@ -339,7 +340,7 @@ def keep_patches(root: Path) -> None:
 
 def answers(given: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """Yield the answers to every case."""
-    node = detect_node(os.environ)
+    node = detect_node(os.environ, kubelet=kubelet_config)
     tree, writer = node.open_tree(), node.writer()
     mounts = dict.fromkeys(node.mounts.hierarchies.values()) or [node.cgroup_root]
     keep_patches(Path(node.mounts.hierarchies.get("cpu", node.cgroup_root)))

@@ -23,6 +23,7 @@ from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.locate.detect import detect_node
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.updates import Update
+from nriplugin.kube import kubelet_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,14 +64,14 @@ def updates(version: int, cgroups: list[str]) -> Iterator[list[list[Update]]]:
         if chosen.get("cpu.idle"):
             chosen.pop("cpu.weight")
         yield [
-            [Update.merging(kind, cgroup, value) for kind, value in chosen.items()]
+            [Update(kind, cgroup, value) for kind, value in chosen.items()]
             for cgroup in cgroups
         ]
 
 
 def work(state: str, cgroups: list[str]) -> None:
     """Update until killed; say how many were done."""
-    node = detect_node(os.environ)
+    node = detect_node(os.environ, kubelet=kubelet_config)
     executor = Executor(node.open_tree(), journal=Journal(state), writer=node.writer())
     for batch in updates(node.version.number, cgroups):
         for outcome in executor.leveled_update_batch(batch):
@@ -81,7 +82,7 @@ def work(state: str, cgroups: list[str]) -> None:
 
 def compete(state: str, offset: str, cgroups: list[str]) -> None:
     """Update a file of one's own and one that both write; say what was lost."""
-    node = detect_node(os.environ)
+    node = detect_node(os.environ, kubelet=kubelet_config)
     tree = node.open_tree()
     executor = Executor(tree, journal=Journal(state))
     qos, pod, *own = cgroups
@@ -101,7 +102,7 @@ def compete(state: str, offset: str, cgroups: list[str]) -> None:
 
 def main(what: str) -> None:
     """Prepare a branch, let processes work on it, restore, compare."""
-    node = detect_node(os.environ)
+    node = detect_node(os.environ, kubelet=kubelet_config)
     tree = node.open_tree()
     mounts = dict.fromkeys(node.mounts.hierarchies.values()) or [node.cgroup_root]
     keep_patches(Path(node.mounts.hierarchies.get("cpu", node.cgroup_root)))

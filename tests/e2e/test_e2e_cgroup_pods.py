@@ -89,7 +89,7 @@ def test_tree_has_the_pod_and_its_containers(node: Machine, seen: Seen) -> None:
 
 def test_a_process_tells_its_pod(node: Machine, seen: Seen) -> None:
     """/proc/PID/cgroup of the container's process leads to pod, ID and runtime."""
-    place = parse_process_cgroups(seen.process).place()
+    place = parse_process_cgroups(seen.process).identity()
     assert place == CgroupIdentity(
         driver=Driver(node.node.driver),
         qos_class="Burstable",

@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 
 def test_only_ours_are_read() -> None:
-    """By key, the container's before the pod's; others' are passed over."""
+    """Only nriplugin's keys are read, and a container's own win over the pod's."""
     read = read_annotations(
         {
             "kubernetes.io/config.source": "api",
@@ -35,7 +35,7 @@ def test_only_ours_are_read() -> None:
 
 
 def test_a_containers_own_comes_first_in_any_order() -> None:
-    """A mapping has no order to rely on."""
+    """The order of the mapping does not matter."""
     read = read_annotations(
         {"a.cgroup2.nri.io/container.app": "own", "a.cgroup2.nri.io": "pod"}, "app"
     )
@@ -46,7 +46,7 @@ def test_a_containers_own_comes_first_in_any_order() -> None:
     "value", ["x" * (MAX_VALUE + 1), "é", "a\nb", "a\tb", "\x00", "\x7f"]
 )
 def test_strange_values_are_refused(value: str) -> None:
-    """With a reason that is one short line itself."""
+    """The reason is one short line."""
     read = read_annotations({"a.cgroup2.nri.io": value}, "app")
     assert read.found == {}
     [(key, reason)] = read.refused
@@ -57,7 +57,7 @@ def test_strange_values_are_refused(value: str) -> None:
 
 @given(st.dictionaries(st.text(), st.text()), st.text())
 def test_anything_can_be_read(annotations: dict[str, str], name: str) -> None:
-    """No text of a stranger's is an error."""
+    """No text raises an exception."""
     read = read_annotations(annotations, name)
     assert all(one.value.isprintable() for one in read.found.values())
 
@@ -96,13 +96,13 @@ def test_anything_can_be_read(annotations: dict[str, str], name: str) -> None:
 def test_membership(
     labels: dict[str, str], annotations: dict[str, str], expected: tuple[str, ...]
 ) -> None:
-    """Group, job, queue, task, index, and the scheduler's own name of the job."""
+    """The keys give group, job, queue, task, index and the scheduler's job name."""
     assert membership("ns", labels, annotations) == expected
 
 
 @given(st.integers(0, 64 * GIB), st.integers(GIB, 64 * GIB))
 def test_the_requests_behind_a_score(request: int, capacity: int) -> None:
-    """The true one is among them, and both ends have that very score."""
+    """The range has the true request, and both its ends have that score."""
     request = min(request, capacity)
     score = oom_score_adj(QOSClass.BURSTABLE, request, capacity)
     found = request_range(score, capacity)
@@ -128,13 +128,13 @@ def test_the_requests_behind_a_score(request: int, capacity: int) -> None:
     ],
 )
 def test_the_kubelets_scores(qos: QOSClass, request_bytes: int, score: int) -> None:
-    """On a node with 16 GiB."""
+    """The scores are those of a node with 16 GiB."""
     assert oom_score_adj(qos, request_bytes, 16 * GIB) == score
 
 
 @pytest.mark.parametrize("score", [-1000, -997, 0, 2, 1000])
 def test_other_scores_give_nothing_away(score: int) -> None:
-    """They do not depend on the request."""
+    """The scores of other classes do not depend on the request."""
     assert request_range(score, GIB) is None
 
 
@@ -159,5 +159,5 @@ def test_other_scores_give_nothing_away(score: int) -> None:
     ],
 )
 def test_the_class_by_the_cgroup(path: str, expected: QOSClass | None) -> None:
-    """As a path, or as the name of a slice."""
+    """The cgroup may be a path or the name of a slice."""
     assert qos_of_cgroup(path) is expected

@@ -32,7 +32,7 @@ def pod(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_pods_are_found_in_every_kind(kind: str, content: dict[str, Any]) -> None:
-    """And are named after the object that makes them."""
+    """A pod is named after the object that makes it."""
     metadata = {"name": "web", "namespace": "shop"}
     found = read_manifests([{"kind": kind, "metadata": metadata, **content}])
     [only] = found.pods
@@ -57,7 +57,7 @@ def test_only_a_pod_has_the_uid_of_its_cgroup() -> None:
 
 
 def test_containers_come_in_the_order_of_their_start() -> None:
-    """Init containers and sidecars first."""
+    """Init containers and sidecars come first."""
     spec = {
         "containers": [{"name": "app", "resources": {"limits": {"cpu": 1}}}],
         "initContainers": [
@@ -77,13 +77,13 @@ def test_containers_come_in_the_order_of_their_start() -> None:
 
 
 def test_requests_default_to_limits() -> None:
-    """Those that are absent; a zero is not absent."""
+    """An absent request is its limit; a request of zero is not absent."""
     limits = {"cpu": "1", "memory": "1Gi"}
     assert default_requests({"cpu": 0}, limits) == {"cpu": 0, "memory": "1Gi"}
 
 
 def test_lists_are_opened() -> None:
-    """Also lists of lists, and those whose items leave their kind to the list."""
+    """Lists may be nested, and their items may have no kind of their own."""
     nested = {"kind": "List", "items": [{"kind": "List", "items": [pod()]}, pod()]}
     typed = {"kind": "PodList", "items": [{"spec": POD_SPEC}]}
     assert len(read_manifests([nested, typed]).pods) == 3
@@ -91,7 +91,7 @@ def test_lists_are_opened() -> None:
 
 
 def test_what_has_no_pods_is_skipped_and_named() -> None:
-    """Other kinds, and other groups' kinds of the same name; empty documents not."""
+    """Other kinds and other groups' kinds of the same name are skipped."""
     volcano = {"kind": "Job", "apiVersion": "batch.volcano.sh/v1alpha1"}
     service = {"kind": "Service", "metadata": {"name": "web"}}
     items = {"kind": "List", "items": [service]}
@@ -161,7 +161,7 @@ CONTAINERS = "document 1 (Pod web): spec.containers"
     ],
 )
 def test_a_mistake_is_named_with_its_place(document: Any, message: str) -> None:
-    """The document, the object, the field, the value, what was expected."""
+    """The error has document, object, field, value and what was expected."""
     with pytest.raises(ConfigError) as caught:
         read_manifests([document])
     assert message in str(caught.value)
@@ -169,7 +169,7 @@ def test_a_mistake_is_named_with_its_place(document: Any, message: str) -> None:
 
 
 def test_labels_and_annotations_are_the_pods() -> None:
-    """Not those of the workload; what YAML took for a number is its text."""
+    """They are the pod's and not the workload's; numbers become text."""
     template = {
         "metadata": {"labels": {"a": "pod"}, "annotations": {"n": 5}},
         "spec": {"containers": [{"name": "app"}]},

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.podspec import read_pod_spec
-from nriplugin.kube.qos import QOSClass, qos_class
+from nriplugin.kube.qos import QOSClass
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
 EQUAL = {"limits": BOTH, "requests": BOTH}
@@ -41,7 +42,7 @@ def qos_of(
     ],
 )
 def test_nothing_asked_for_is_best_effort(resources: dict[str, Any] | None) -> None:
-    """Zero is nothing, and so is what is neither cpu nor memory."""
+    """Zero amounts and amounts of other resources do not count."""
     assert qos_of(resources) is QOSClass.BEST_EFFORT
 
 
@@ -56,7 +57,7 @@ def test_nothing_asked_for_is_best_effort(resources: dict[str, Any] | None) -> N
     ],
 )
 def test_requests_equal_to_limits_are_guaranteed(resources: dict[str, Any]) -> None:
-    """However they are written, and also where they follow from the limits."""
+    """Equal amounts count however they are spelt, and absent requests are limits."""
     assert qos_of(resources) is QOSClass.GUARANTEED
     assert qos_of(resources, resources) is QOSClass.GUARANTEED
 
@@ -73,12 +74,12 @@ def test_requests_equal_to_limits_are_guaranteed(resources: dict[str, Any]) -> N
     ],
 )
 def test_anything_between_is_burstable(resources: dict[str, Any]) -> None:
-    """A missing limit, or a request below its limit."""
+    """A missing limit or a request below its limit makes a pod Burstable."""
     assert qos_of(resources) is QOSClass.BURSTABLE
 
 
 def test_every_container_counts() -> None:
-    """One without limits, even one that only runs at the start, is enough."""
+    """One init container without limits is enough to make a pod Burstable."""
     assert qos_of(EQUAL, None) is QOSClass.BURSTABLE
     assert qos_of(EQUAL, init=[{}]) is QOSClass.BURSTABLE
     sidecar = {"restartPolicy": "Always", "resources": {"requests": {"cpu": "1m"}}}
@@ -87,7 +88,7 @@ def test_every_container_counts() -> None:
 
 
 def test_pod_level_resources_decide_alone() -> None:
-    """Whatever the containers say."""
+    """With resources of the pod's own, those of its containers do not count."""
     assert qos_of(None, pod=EQUAL) is QOSClass.GUARANTEED
     assert qos_of(EQUAL, pod={"requests": {"cpu": "1"}}) is QOSClass.BURSTABLE
     assert qos_of(EQUAL, pod={"limits": {"cpu": "2"}}) is QOSClass.BURSTABLE
@@ -95,7 +96,7 @@ def test_pod_level_resources_decide_alone() -> None:
 
 
 def test_pod_level_requests_follow_the_containers_then_the_limits() -> None:
-    """As the API server fills them in, where the pod has limits."""
+    """Absent requests are filled in as the API server does."""
     half = {"requests": {"cpu": "500m", "memory": "512Mi"}}
     assert qos_of(None, pod={"limits": BOTH}) is QOSClass.GUARANTEED
     assert qos_of(half, pod={"limits": BOTH}) is QOSClass.BURSTABLE
@@ -104,7 +105,7 @@ def test_pod_level_requests_follow_the_containers_then_the_limits() -> None:
 
 
 def test_containers_together_are_what_runs_at_the_same_time() -> None:
-    """Init containers one by one beside earlier sidecars, then all the others."""
+    """Init containers run one by one beside earlier sidecars, then all others."""
     half = {"requests": {"cpu": "500m", "memory": "512Mi"}}
     init = {"resources": half}
     sidecar = {"restartPolicy": "Always", "resources": half}

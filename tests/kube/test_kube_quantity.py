@@ -35,7 +35,7 @@ from nriplugin.kube.quantity import MAX_INT64, milli, parse, value
     ],
 )
 def test_thousandths_are_rounded_up(text: object, thousandths: int) -> None:
-    """As Kubernetes' MilliValue; a YAML number is as good as a string."""
+    """The result is that of Kubernetes' MilliValue, for YAML numbers, too."""
     assert milli(text) == thousandths
 
 
@@ -100,7 +100,7 @@ def test_units_are_rounded_up(text: object, units: int) -> None:
     ],
 )
 def test_what_is_not_a_quantity_is_named(text: object) -> None:
-    """With the field that it stands in."""
+    """The error names the field."""
     with pytest.raises(ConfigError) as caught:
         parse(text, "limits.cpu")
     assert str(caught.value).startswith(f"limits.cpu: {text!r:.60}, expected a quan")

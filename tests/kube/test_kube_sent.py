@@ -37,7 +37,7 @@ def test_what_the_kubelet_sends(resources: dict[str, Any], expected: Sent) -> No
 
 
 def test_a_container_without_limits_has_those_of_its_pod() -> None:
-    """And without a request, the shares of that limit."""
+    """Without a request, the shares are those of the pod's limit."""
     pod = {"limits": {"cpu": "2", "memory": "64Mi"}}
     assert sent({}, pod) == Sent(2048, 200_000, 100_000, 64 * MI)
     assert sent({"requests": {"cpu": "1"}}, pod).shares == 1024

@@ -126,7 +126,7 @@ def test_hands_of_a_node(
     with node.open_files() as files:
         tree = Tree(files, 2)
         if where == "environment":
-            object.__setattr__(node, "plain", False)
+            node = node._replace(plain=False)
         writer = DirectWriter.of(
             node, tree, str(state) if where == "argument" else None
         )

@@ -1,3 +1,6 @@
-"""The journal of every value that was overwritten, and how it is put back."""
+"""The journal of original values: `journal` records them, `restore` puts them back.
+
+`storage` has its directory, lock file and database.
+"""
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""The value that every file had before us, kept where a crash cannot take it.
+"""`Journal`: the value that every file had before nriplugin wrote to it.
 
-A row is committed before its file is written. It says what the file held that was not
-ours (`original`), what we are about to write (`ours`) and what is there until then
-(`before`): whenever the process dies, the file holds one of the latter two if nobody
-else touched it, and that is how `restore` knows.
+A row is committed before its file is written. It has the last value that nriplugin did
+not write (`original`), the value that is about to be written (`ours`), and what the
+file holds until then (`before`). If the process dies at any instant, the file holds
+`before` or `ours`, unless another program changed it: this is how `restore` tells.
 
-SQLite in WAL mode with synchronous=NORMAL. A commit is then in the page cache of the
-kernel, not on the disk: it survives the death of the process at any instant, and may
-be lost with the machine. But so are the cgroups: what a reboot takes from the journal
-describes files that the same reboot took. The database itself stays whole either way,
-and rows of an earlier boot are worth nothing. So a batch costs no fsync at all.
+The database is SQLite in WAL mode with synchronous=NORMAL. A commit is then in the
+kernel's page cache, not on the disk: it survives the death of the process, and may be
+lost if the machine goes down. But then the cgroups are lost as well, and rows of an
+earlier boot are of no use. So a batch costs no fsync. The database stays intact either
+way.
 
-One thread of one process at a time is between reading an original and writing the file,
-whichever executor or command it is. `exclusive` holds two locks for that: one between
-the threads that share a Journal, because the kernel's lock belongs to the descriptor
-and so keeps no two of them apart, and then the kernel's lock on a file beside the
-database, which the kernel lets go of if the process dies.
+Only one thread of one process at a time is between reading an original and writing the
+file. `exclusive` takes two locks for that, in this order: an RLock between the threads
+that share a Journal, because the kernel's lock belongs to the file descriptor and does
+not keep them apart; and flock on a file beside the database, which the kernel releases
+if the process dies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.entries import JournalRow
+from nriplugin.cgroup.writing.journal_entries import JournalRow
 from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
@@ -35,16 +35,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Self
 
-    from nriplugin.cgroup.journal.entries import Entry
+    from nriplugin.cgroup.writing.journal_entries import Entry
 
 STATE_DIR = "/var/lib/nriplugin"
 DATABASE = "journal.db"
-# A directory of the plugin's own, beside the journal.
+# The directory beside the journal in which `node` keeps records about containers.
 RECORDS = "managed"
 ENV_STATE_DIR = "NRIPLUGIN_STATE_DIR"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
-# Pods may come and go for days without a transaction.
+# Rows of removed cgroups wait for the next transaction. On a node where pods come and
+# go and nothing is written there may be none for days, so beyond this many rows one is
+# made.
 _MAX_FORGOTTEN = 500
 
 _PUT = "INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -54,15 +56,16 @@ _ALL = "SELECT * FROM journal ORDER BY path"
 _BELOW = """
 SELECT * FROM journal WHERE cgroup = ? OR cgroup >= ? AND cgroup < ? ORDER BY path
 """
-# Not what another process has recorded since, of a new cgroup with the same path.
+# With time and identity: another process may have recorded a row since, for a new
+# cgroup of the same path, and that row must stay.
 _FORGET = "DELETE FROM journal WHERE path = ? AND time = ? AND identity IS ?"
 
 
 class Journal:
     """The journal in one directory.
 
-    Only `exclusive` may be called by several threads at once: whoever shares a journal
-    between threads calls everything else inside of it, or under a lock of their own.
+    Only `exclusive` may be called by several threads at once. Threads that share a
+    journal call every other method inside of it, or under a lock of their own.
     """
 
     def __init__(
@@ -72,13 +75,13 @@ class Journal:
         boot: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Open the journal, or begin one.
+        """Open the journal of a directory, or begin one.
 
         Raises:
-            JournalError: there is no such directory to be had, or no database in it, or
-                one of another version.
+            JournalError: the directory or the database cannot be made or opened, or the
+                database has another version.
         """
-        # Late: not everybody who imports an executor has a journal.
+        # Late: modules that only name the journal, or its directory, need no SQLite.
         import sqlite3
 
         from nriplugin.cgroup.journal.storage import connect, open_lock
@@ -87,10 +90,11 @@ class Journal:
         self.path = os.path.join(directory, DATABASE)
         self.boot = boot_id() if boot is None else boot
         self._clock = clock
-        # Path -> (what was recorded, what the file then held), of writes that were seen
-        # to succeed. It is stored with the next transaction, not with one of its own.
+        # Path -> (what was recorded, what the file then held), for writes that
+        # succeeded. Stored with the next transaction: one of its own would double the
+        # cost of a batch, and if the process dies before, the row is still valid.
         self._settled: dict[str, tuple[str, str]] = {}
-        # Path -> the row of a file that is gone; likewise removed with the next one.
+        # Path -> the row of a file that is gone; removed with the next transaction.
         self._forgotten: dict[str, JournalRow] = {}
         self._purged = False
         self._threads = threading.RLock()
@@ -106,7 +110,7 @@ class Journal:
             raise
 
     def close(self) -> None:
-        """Store what is not stored yet, as far as possible, and let go."""
+        """Store what waits for a transaction, and close the database and the lock."""
         self._flush()
         self._database.close()
         os.close(self._lock)
@@ -119,12 +123,12 @@ class Journal:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Be the only thread, of all processes, from reading files to writing them.
+        """Exclude all other threads and processes, from reading files to writing them.
 
-        A thread that is inside may enter again: the outermost block holds the lock.
+        A thread that is inside may enter again; the outermost block holds the lock.
 
         Raises:
-            JournalError: the file cannot be locked.
+            JournalError: the lock file cannot be locked.
         """
         with self._threads:
             if self._depth == 0:
@@ -161,17 +165,19 @@ class Journal:
     def _row(
         self, entry: Entry, known: tuple[object, ...] | None, now: float
     ) -> JournalRow:
-        path, cgroup, kind, there, content, identity, left_by_idle = entry
-        original, ours = there, content
-        before: str | None = there
+        path, cgroup, kind, held, content, identity, left_by_idle = entry
+        original, ours = held, content
+        before: str | None = held
         if known is not None:
             row = JournalRow._make(known)
             if row.boot == self.boot and row.identity == identity:
-                mine = left_by_idle if row.ours is None else row.is_ours(there)
-                if there == row.original or mine:
+                # A side effect (`ours` is None) has no value of nriplugin's to compare
+                # with; there it counts whether `cpu.idle` may have set the weight.
+                mine = left_by_idle if row.ours is None else row.is_ours(held)
+                if held == row.original or mine:
                     original = row.original
-                # A value that is neither is somebody's who decided after us: it is
-                # what to go back to.
+                # Otherwise another program has changed the file since, and its value
+                # is the new original.
         if content is None:
             before = None
         return JournalRow(
@@ -185,17 +191,17 @@ class Journal:
     def forget(self, rows: Iterable[JournalRow]) -> None:
         """Drop rows of files that are gone, with the next transaction.
 
-        A row that is recorded anew until then stays.
+        A row that is recorded anew before that stays.
         """
         self._forgotten.update((row.path, row) for row in rows)
         if len(self._forgotten) > _MAX_FORGOTTEN:
             self._flush()
 
     def row(self, path: str) -> JournalRow | None:
-        """Return what is known of a file since this boot.
+        """Return the row of a file, if it was recorded since this boot.
 
         Raises:
-            JournalError: it cannot be read.
+            JournalError: the database cannot be read.
         """
         with self._transaction() as database:
             known = database.execute(_GET, (path,)).fetchone()
@@ -203,16 +209,17 @@ class Journal:
         return row if row is not None and row.boot == self.boot else None
 
     def rows(self, cgroup: str | None = None) -> list[JournalRow]:
-        """Return everything, or what is of a cgroup and below it, ordered by path.
+        """Return all rows, or those of a cgroup and below it, ordered by path.
 
         Raises:
-            JournalError: it cannot be read.
+            JournalError: the database cannot be read.
         """
         with self._errors():
             if cgroup is None:
                 found = self._database.execute(_ALL)
             else:
-                # "0" is the character after "/": the range is everything below.
+                # "0" is the character after "/", so this range has every path that
+                # begins with "NAME/".
                 name = cgroup.rstrip("/")
                 bounds = (name, f"{name}/", f"{name}0")
                 found = self._database.execute(_BELOW, bounds)
@@ -232,7 +239,8 @@ class Journal:
             with self._transaction():
                 pass
         except JournalError:
-            # The rows stay as they were: safe, only less precise.
+            # The rows stay as they were. That is safe: `before` and `ours` both count
+            # as nriplugin's.
             self._settled.clear()
             self._forgotten.clear()
 
@@ -253,7 +261,7 @@ class Journal:
 
     def _catch_up(self) -> None:
         if self._settled:
-            # Only if nobody recorded another write since.
+            # `ours IS ?` leaves a row alone that another process has recorded since.
             self._database.executemany(
                 _SETTLE,
                 [(held, path, ours) for path, (ours, held) in self._settled.items()],
@@ -278,7 +286,7 @@ class Journal:
 
 
 def boot_id() -> str:
-    """Return what tells this boot from the others; empty where nothing does."""
+    """Return the kernel's ID of this boot; empty if it cannot be read."""
     try:
         with open(_BOOT_ID, encoding="ascii") as file:
             return file.read().strip()

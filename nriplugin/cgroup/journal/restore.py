@@ -1,41 +1,38 @@
-"""Putting back what files held before us, where nobody else has changed them since.
+"""`restore`: puts back what files held before nriplugin wrote to them.
 
-The order is that of any other change of a tree: parents before children where values
-grow, children before parents where they shrink, and within a cgroup as the kernel
-wants it. It may be killed and run again: what is on its way is journalled like every
-other write, and what is back needs nothing more than its row removed.
+A file that another program has changed since is left as it is. The order of writes is
+that of every change of a branch (leveled.py): parents before children where values
+grow, children before parents where they shrink, and within a cgroup the kernel's order.
+It may be killed at any instant and run again: values that are only held between the two
+passes are recorded like every other write, and a file that holds its original value
+needs nothing but its row removed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from errno import ENOENT, ENOSPC
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.entries import entries_of, identities
 from nriplugin.cgroup.types.contents import text
 from nriplugin.cgroup.types.registry import Resource
 from nriplugin.cgroup.writing.file_writer import FileWriter
+from nriplugin.cgroup.writing.journal_entries import entries_of, identities
 from nriplugin.cgroup.writing.kernel_text import equal, putting_back
 from nriplugin.cgroup.writing.leveled import by_depth, downwards, upwards
-from nriplugin.cgroup.writing.quirks import (
-    CPU_IDLE,
-    held,
-    is_left_by_idle,
-    lift_quotas,
-    neighbour,
-)
-from nriplugin.cgroup.writing.updates import Change, Status, union
+from nriplugin.cgroup.writing.merging import union
+from nriplugin.cgroup.writing.quirks import CPU_IDLE, held, is_left_by_idle, neighbour
+from nriplugin.cgroup.writing.updates import Change, Status
+from nriplugin.cgroup.writing.write_order import lift_quotas
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.journal.entries import JournalRow
     from nriplugin.cgroup.journal.journal import Journal
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.cgroup.writing.journal_entries import JournalRow
     from nriplugin.cgroup.writing.updates import Writer
 
-_CHANGED = "somebody else has changed it since"
+_CHANGED = "another program has changed it since"
 
 
 class Action(StrEnum):
@@ -43,32 +40,56 @@ class Action(StrEnum):
 
     RESTORED = "restored"
     ALREADY = "already back"
-    LEFT = "left alone"  # somebody else has changed it since
-    GONE = "gone"  # with its cgroup, or with an earlier boot
+    LEFT = "left alone"  # another program has changed it since
+    GONE = "gone"  # its cgroup was removed, or the node was booted since
     FAILED = "failed"
 
 
-@dataclass(slots=True, kw_only=True)
 class Finding:
-    """One file of the journal, and what becomes of it."""
+    """One file of the journal, and what `restore` does about it."""
 
-    path: str
-    original: str
-    ours: str | None
-    now: str | None
-    action: Action
-    reason: str = ""
+    __slots__ = ("action", "now", "original", "ours", "path", "reason")
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        original: str,
+        ours: str | None,
+        now: str | None,
+        action: Action,
+        reason: str = "",
+    ) -> None:
+        self.path = path
+        self.original = original
+        self.ours = ours
+        self.now = now
+        self.action = action
+        self.reason = reason
 
     @property
     def done(self) -> bool:
-        """Whether the journal need not know the file any more."""
+        """Whether the journal can drop the row of this file."""
         return self.action in (Action.RESTORED, Action.ALREADY, Action.GONE)
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Return the fields, as JSON output has them."""
+        return {
+            "path": self.path,
+            "original": self.original,
+            "ours": self.ours,
+            "now": self.now,
+            "action": self.action,
+            "reason": self.reason,
+        }
 
 
 def restore(
     tree: Tree, journal: Journal, writer: Writer | None = None, *, dry_run: bool = False
 ) -> list[Finding]:
-    """Put back every value that is still ours; with `dry_run`, only say so.
+    """Put back every original whose file still holds a value that nriplugin wrote.
+
+    With `dry_run` nothing is written; the findings say what would be done.
 
     Raises:
         JournalError: the journal cannot be read or written.
@@ -120,7 +141,11 @@ def _look(tree: Tree, journal: Journal, row: JournalRow) -> Finding:
 
 
 def _follow_idle(tree: Tree, findings: dict[str, Finding]) -> None:
-    """Decide about weights that only changed because `cpu.idle` did."""
+    """Decide about weights that only changed because `cpu.idle` was written.
+
+    Such a row has no value of nriplugin's to compare with (`ours` is None). The weight
+    goes back only if `cpu.idle` does, and only if it still holds what the kernel set.
+    """
     for finding in findings.values():
         if finding.ours is not None or finding.action is not Action.RESTORED:
             continue
@@ -142,7 +167,7 @@ def _follow_idle(tree: Tree, findings: dict[str, Finding]) -> None:
 def _change(tree: Tree, row: JournalRow, finding: Finding) -> Change:
     try:
         resource = tree.registry.get(row.type)
-    except ConfigError:  # somebody's own type, which this registry was not told of
+    except ConfigError:  # a type that a caller added to another registry
         controller = row.path.split("/")[1] if tree.version == 1 else ""
         resource = Resource.of(tree.version, controller, _file(row.path), text())
     now = finding.now or ""
@@ -162,7 +187,7 @@ def _change(tree: Tree, row: JournalRow, finding: Finding) -> Change:
 def _put_back(
     tree: Tree,
     journal: Journal,
-    hands: FileWriter,
+    file_writer: FileWriter,
     changes: list[Change],
     findings: dict[str, Finding],
 ) -> None:
@@ -170,11 +195,13 @@ def _put_back(
     lift_quotas(tree, levels)
     down = downwards(levels)
     if down:
+        # If the process dies between the passes, the files hold values of this pass,
+        # and the next `restore` has to recognise them as nriplugin's.
         journal.record(entries_of(tree.files, down))
-    done = [step for step in down if hands.write(step).status is Status.WRITTEN]
+    done = [step for step in down if file_writer.write(step).status is Status.WRITTEN]
     for step in upwards(levels, done):
-        result = hands.write(step)
-        if step.path not in findings:  # a quota that was lifted for a moment
+        result = file_writer.write(step)
+        if step.path not in findings:  # a quota that `lift_quotas` added
             if result.status is Status.WRITTEN:
                 journal.drop([step.path])
             continue
@@ -189,9 +216,9 @@ def _put_back(
 
 
 def _fill_like_parent(tree: Tree, step: Change, finding: Finding) -> None:
-    """Give a cpuset that was empty what being empty meant.
+    """Give a cpuset that was empty what its parent has, which has the same effect.
 
-    The kernel does not empty it again while it has tasks.
+    The kernel refuses to empty a cpuset while it has tasks.
     """
     directory = step.path.rpartition("/")[0].rpartition("/")[0]
     effective = held(tree.files, f"{directory}/{step.resource.file}.effective")

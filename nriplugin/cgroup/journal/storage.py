@@ -1,12 +1,12 @@
-"""Where the journal is kept: its directory, its lock and its database.
+"""The journal's directory, lock file and database.
 
-* Only their owner may read or change them, because `restore` writes what they say to
-  cgroups, as root. A directory that others may enter is closed to them, unless it holds
-  files that are not the journal's: then it is shared, such as /tmp, and only the
-  journal's own files are closed.
+* Only the owner may read or change them, because `restore` writes what they say to
+  cgroups, as root. Other users' access to the directory is removed, unless it holds
+  files that are not the journal's: then the directory is shared, such as /tmp, and only
+  the journal's own files are closed to others.
 * The schema has a version, in SQLite's `user_version`. A database of another version,
-  or with other tables, is not touched at all: neither its rows nor its header.
-* Releases before there were versions left a 0 there, with the tables of version 1.
+  or with other tables, is not changed at all: neither its rows nor its header.
+* Early releases left the version at 0, with the tables of version 1.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from nriplugin.errors import JournalError
 VERSION = 1
 
 _LOCK = "journal.lock"
-# What the names of all files of the journal begin with.
+# The names of all files of the journal begin with this.
 _PREFIX = "journal."
-# What SQLite has beside the database as long as somebody uses it.
+# SQLite keeps these files beside the database while it is open.
 _BESIDE = ("-wal", "-shm")
 
-# Another process holds the database for as long as one transaction takes.
+# How long to wait for another process, which holds the database for one transaction.
 _BUSY_TIMEOUT_S = 5.0
 
 _TABLE = """
 CREATE TABLE journal (
     path TEXT PRIMARY KEY,    -- of the file, below the root
     cgroup TEXT NOT NULL,
-    type TEXT NOT NULL,       -- of resource, as which it was last written
-    original TEXT NOT NULL,   -- the last value that was not ours
-    ours TEXT,                -- the last value we wrote; NULL: a side effect of ours
-    before TEXT,              -- what was there until then; NULL: the write was seen
+    type TEXT NOT NULL,       -- the resource type by which it was last written
+    original TEXT NOT NULL,   -- the last value that nriplugin did not write
+    ours TEXT,                -- the last value nriplugin wrote; NULL: a side effect
+    before TEXT,              -- the value before that; NULL: the write has succeeded
     time REAL NOT NULL,       -- of the last write, seconds since 1970
     boot TEXT NOT NULL,
-    identity INTEGER          -- of the file, which its path gets again and again
+    identity INTEGER          -- inode number: a later cgroup may have the same path
 ) WITHOUT ROWID
 """
 _COLUMNS = (
@@ -50,10 +50,10 @@ _COLUMNS = (
 
 
 def open_lock(directory: str) -> int:
-    """Make the directory, if it is not there, and return its open lock file.
+    """Make the directory if it does not exist, and return its open lock file.
 
     Raises:
-        OSError: one of them cannot be had.
+        OSError: one of them cannot be made or opened.
     """
     os.makedirs(directory, mode=0o700, exist_ok=True)
     names = os.listdir(directory)
@@ -67,10 +67,10 @@ def open_lock(directory: str) -> int:
 
 
 def has_journal(directory: str) -> bool:
-    """Whether there is a journal in a directory; nothing is made by asking.
+    """Whether there is a journal in a directory; none is made.
 
     Raises:
-        PermissionError: we may not look, or may not use what is there.
+        PermissionError: this process may not look, or may not use the journal.
     """
     database = os.path.join(directory, DATABASE)
     try:
@@ -88,15 +88,15 @@ def connect(path: str) -> sqlite3.Connection:
     """Open the database, or make one; the caller holds the lock.
 
     Raises:
-        JournalError: it is of another version, or has other tables.
-        OSError: it cannot be made.
-        sqlite3.Error: it cannot be opened, or is no database.
+        JournalError: the database has another version, or other tables.
+        OSError: the file cannot be made.
+        sqlite3.Error: the file cannot be opened, or is not a database.
     """
     _make_private(path)
     database = sqlite3.connect(
         path,
         timeout=_BUSY_TIMEOUT_S,
-        isolation_level=None,  # transactions are begun and ended by us
+        isolation_level=None,  # `Journal` begins and ends its transactions itself
         check_same_thread=False,
     )
     try:
@@ -114,7 +114,7 @@ def _check_version(database: sqlite3.Connection, path: str) -> None:
     if version not in (0, VERSION):
         raise JournalError(
             f"journal {path}: schema version {version}, expected {VERSION}: "
-            "another release of nriplugin made it, and it stays as it is"
+            "another release of nriplugin made it, and it is left unchanged"
         )
     tables = database.execute("SELECT name FROM sqlite_master").fetchall()
     columns = database.execute("PRAGMA table_info(journal)").fetchall()
@@ -122,7 +122,7 @@ def _check_version(database: sqlite3.Connection, path: str) -> None:
     if not empty and tuple(column[1] for column in columns) != _COLUMNS:
         raise JournalError(
             f"journal {path}: not the tables of schema version {VERSION}, "
-            "and it stays as it is"
+            "so it is left unchanged"
         )
     if version == 0:
         database.execute("BEGIN IMMEDIATE")
@@ -133,10 +133,11 @@ def _check_version(database: sqlite3.Connection, path: str) -> None:
 
 
 def _make_private(path: str) -> None:
-    """Make an empty file for the database, or close the one that is there to others.
+    """Make an empty file for the database, or close an existing one to others.
 
-    SQLite gives the files beside it the same mode. A database that may be open must not
-    be opened here as well: closing it would give up the locks that SQLite has on it.
+    SQLite gives the files beside it the same mode. An existing database is not opened
+    here: POSIX locks belong to the process, so closing this second descriptor would
+    release the locks that SQLite holds on the same file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -147,7 +148,7 @@ def _make_private(path: str) -> None:
 
 
 def _close_to_others(path: str) -> None:
-    """Take away what others than the owner may do, if we may decide about that."""
+    """Remove the rights of all but the owner, if this process may do so."""
     with suppress(FileNotFoundError, PermissionError):
         mode = os.stat(path).st_mode
         if mode & 0o077:

@@ -1,14 +1,14 @@
-"""One node: what was detected, and its tree of cgroups opened.
+"""`detect_node`: what has to be known before a cgroup of this node can be found.
 
-We may run in a container that has the host's files below some directory. The cgroups
-are then those below it, or, if they are not mounted there, our own /sys/fs/cgroup.
+nriplugin may run in a container that has the host's files below some directory, the
+host root. The cgroups are then those below the host root, or, if they are not mounted
+there, those at /sys/fs/cgroup of the container. Detection writes nothing.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.files import CGROUP2_MAGIC, CGROUP_MAGIC, LocalFiles
 from nriplugin.cgroup.locate.driver import DetectedDriver, detect_driver
@@ -27,25 +27,27 @@ from nriplugin.errors import CgroupError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nriplugin.cgroup.locate.driver import KubeletParser
     from nriplugin.cgroup.writing.updates import Writer
 
 ENV_HOST_ROOT = "NRIPLUGIN_HOST_ROOT"
 
 
-@dataclass(frozen=True, slots=True)
-class DetectedNode:
-    """Everything that has to be known before a cgroup of this node can be found."""
+class DetectedNode(NamedTuple):
+    """A node's cgroup version, driver and roots; opens its tree of cgroups."""
 
     version: Version
     driver: DetectedDriver
     cgroup_root: str
     host_root: str
     mounts: Mounts
-    plain: bool  # the tree is a plain directory that somebody named
+    # Whether the tree is a directory of ordinary files that the user named, such as a
+    # copy, and not one of the kernel's file systems.
+    plain: bool
 
     @property
-    def layout(self) -> NodePaths:
-        """Return where the pods are."""
+    def paths(self) -> NodePaths:
+        """Return the paths of this node's pods."""
         driver = self.driver
         number = self.version.number
         return NodePaths(number, driver.driver, self.cgroup_root, driver.kube_root)
@@ -63,55 +65,66 @@ class DetectedNode:
             return []
 
     def open_files(self) -> LocalFiles:
-        """Open the door to the cgroups.
+        """Open the cgroups as files.
 
         Raises:
-            CgroupError: they are not there, or not what they should be.
+            CgroupError: the root does not exist, or is not a cgroup file system.
         """
         if self.plain:
-            # Never for a real tree: there, the writes to plain files mean other things.
+            # `magics=None` must never be used for the kernel's files: it opens them
+            # with O_NONBLOCK, which changes what a write to a memory limit does.
             return LocalFiles(self.cgroup_root, magics=None)
         if self.version.number == 2:
             return LocalFiles(self.cgroup_root, (CGROUP2_MAGIC,))
         return LocalFiles(self.cgroup_root, (CGROUP_MAGIC,), self.mounts.hierarchies)
 
     def open_tree(self) -> Tree:
-        """Open the cgroups by resource type.
+        """Open the cgroups as a tree of resource types.
 
         Raises:
-            CgroupError: they are not there, or not what they should be.
+            CgroupError: the root does not exist, or is not a cgroup file system.
         """
         return Tree(self.open_files(), self.version.number)
 
     def writable(self) -> bool:
-        """Say whether the mount and our rights allow writing at all."""
-        # On v1 the root only holds the mounts, and is often read-only itself.
-        kubepods, root = self.layout.root_path("cpu"), self.layout.path("cpu", "/")
+        """Say whether the mount and this process's rights allow writing."""
+        # The root is asked only if there is no kubepods yet: on v1 it just holds the
+        # mounts and is often read-only itself.
+        kubepods, root = self.paths.root_path("cpu"), self.paths.path("cpu", "/")
         return os.access(kubepods if os.path.isdir(kubepods) else root, os.W_OK)
 
     def writer(self) -> Writer | None:
-        """Return who has to be asked before a file is written, if anybody."""
+        """Return systemd's writer if systemd owns the kubelet's cgroups, else None."""
         if self.plain or self.driver.driver is not Driver.SYSTEMD:
             return None
-        # Late: other nodes need no D-Bus.
+        # Late: nodes without the systemd driver need no D-Bus.
         from nriplugin.cgroup.systemd.dbus import SYSTEM_BUS, Bus
         from nriplugin.cgroup.systemd.units import SystemdWriter
 
         bus = Bus(f"{self.host_root.rstrip('/')}{SYSTEM_BUS}")
-        return SystemdWriter(bus, self.layout.kubepods())
+        return SystemdWriter(bus, self.paths.kubepods())
 
 
 def detect_node(
     environ: Mapping[str, str],
     host_root: str | None = None,
     cgroup_root: str | None = None,
+    *,
+    kubelet: KubeletParser | None = None,
 ) -> DetectedNode:
-    """Look at the node; nothing is written.
+    """Look at the node.
 
-    A `cgroup_root` that is named may also be a plain directory, such as a copy.
+    Args:
+        environ: the environment, which may name the version, the driver and the host
+            root.
+        host_root: where the node's own `/` is mounted.
+        cgroup_root: the tree of cgroups; it may also be a directory of ordinary files.
+        kubelet: parses the kubelet's settings, which name the driver and the
+            cgroupRoot: `nriplugin.kube.kubelet_config`. Without it, the kubelet's
+            settings are not looked at.
 
     Raises:
-        ConfigError: the environment says something that makes no sense.
+        ConfigError: a variable of the environment has a value that is not allowed.
     """
     host = (host_root or environ.get(ENV_HOST_ROOT) or "/").rstrip("/")
     root = cgroup_root.rstrip("/") if cgroup_root else _cgroup_root(host)
@@ -119,7 +132,8 @@ def detect_node(
     mounts = _mounts(root, host or "/")
     plain = cgroup_root is not None and not mounts.hierarchies and _is_plain(root)
     if plain and not assumed_version(environ):
-        # The type of the file system says nothing; this file is only in v2's root.
+        # Ordinary files have no file system type that tells the version; only v2's root
+        # has this file.
         file = f"{root}/cgroup.controllers"
         if os.path.exists(file):
             version = Version(2, f"{file} is there, in a plain directory")
@@ -129,7 +143,7 @@ def detect_node(
             version = version._replace(hybrid=f"{mounts.unified[0]} is cgroup2")
         named = [f"{root}/{name}" for name in ("cpu", "memory", "systemd")]
         trees = list(dict.fromkeys([*mounts.hierarchies.values(), *named]))
-    driver = detect_driver(environ, host or "/", trees)
+    driver = detect_driver(environ, host or "/", trees, kubelet)
     return DetectedNode(version, driver, root, host or "/", mounts, plain)
 
 
@@ -147,7 +161,7 @@ def _is_plain(root: str) -> bool:
 
 
 def _mounts(root: str, host: str) -> Mounts:
-    """Return the controllers below the root, and cgroup2 wherever the host has it."""
+    """Return v1's controllers below the root, and cgroup2 anywhere below the host."""
     try:
         with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()

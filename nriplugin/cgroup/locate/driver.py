@@ -1,40 +1,84 @@
-"""Who makes the kubelet's cgroups: systemd or the kubelet itself (cgroupfs).
+"""Which driver makes the kubelet's cgroups: systemd, or the kubelet itself (cgroupfs).
 
-Five rungs are asked in order and the first clear answer counts; each says what it saw,
-so that a wrong answer can be understood. A value that is neither driver is reported
-and the next rung is asked.
+Five rungs are asked in order and the first clear answer counts: the environment, the
+kubelet's process, its files, the directories that exist, and a default. Each rung says
+what it saw, so that a wrong answer can be understood. A value that names neither driver
+is reported, and the next rung is asked.
 
-The kubelet's settings are asked for in the order in which they win for the kubelet:
-the flags of its process, those that kubeadm has for it, the drop-ins of its
-configuration directory, the last one first, and its configuration file.
+The kubelet's settings are looked for in the order in which the kubelet itself lets them
+win: the flags of its process, the flags that kubeadm keeps in a file, the drop-ins of
+its configuration directory from the last to the first, and its configuration file.
+
+This module finds and reads those files. Their text is parsed by a `KubeletParser` that
+the caller passes in (`nriplugin.kube.kubelet_config`), because the rules of Kubernetes
+are in `kube`, which `cgroup` may not import.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nriplugin.cgroup.locate.kubelet_process import find_kubelet, read_file
 from nriplugin.cgroup.locate.node_paths import kube_root_components
-from nriplugin.cgroup.locate.paths import KUBEPODS, Driver, cgroup_path
+from nriplugin.cgroup.locate.paths import Driver, cgroup_path
+from nriplugin.cgroup_names import KUBEPODS
 from nriplugin.errors import ConfigError
-from nriplugin.kube import kubelet_config as kubelet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from nriplugin.kube.kubelet_config import KubeletSettings
-
 ENV_DRIVER = "CGROUP_DRIVER"
 CONFIG_FILE = "/var/lib/kubelet/config.yaml"
 FLAGS_FILE = "/var/lib/kubelet/kubeadm-flags.env"
-# Which files of a configuration directory the kubelet reads.
+# The kubelet reads the files of its configuration directory that end like this.
 DROP_IN = ".conf"
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
+class SettingsFound(Protocol):
+    """What a parser found in one source; None is "not mentioned"."""
+
+    @property
+    def driver(self) -> str | None:
+        """Return the name of the cgroup driver."""
+        ...
+
+    @property
+    def cgroup_root(self) -> str | None:
+        """Return the cgroup below which the kubelet puts kubepods."""
+        ...
+
+    @property
+    def config(self) -> str | None:
+        """Return the path of the configuration file."""
+        ...
+
+    @property
+    def config_dir(self) -> str | None:
+        """Return the path of the configuration directory."""
+        ...
+
+
+class KubeletParser(Protocol):
+    """Parses what the kubelet was told; `kube.kubelet_config` is one.
+
+    A parser of a file takes its text and its path, and raises ConfigError.
+    """
+
+    def parse_arguments(self, words: Sequence[str]) -> SettingsFound:
+        """Read the kubelet's command line."""
+        ...
+
+    def parse_flags_file(self, text: str, source: str) -> SettingsFound:
+        """Read kubeadm-flags.env."""
+        ...
+
+    def parse_config_file(self, text: str, source: str) -> SettingsFound:
+        """Read a KubeletConfiguration, or a drop-in."""
+        ...
+
+
+class Rung(NamedTuple):
     """One place that was asked; `driver` is None if it gave no usable answer."""
 
     name: str
@@ -42,8 +86,7 @@ class Rung:
     driver: Driver | None
 
 
-@dataclass(frozen=True, slots=True)
-class DetectedDriver:
+class DetectedDriver(NamedTuple):
     """The answer, with every rung down to the one that gave it."""
 
     driver: Driver
@@ -53,15 +96,21 @@ class DetectedDriver:
 
 
 def detect_driver(
-    environ: Mapping[str, str], host_root: str, trees: Sequence[str]
+    environ: Mapping[str, str],
+    host_root: str,
+    trees: Sequence[str],
+    kubelet: KubeletParser | None = None,
 ) -> DetectedDriver:
-    """Ask the rungs; `trees` are the directories below which kubepods may be.
+    """Ask the rungs; nothing is written, and no error ends the detection.
 
-    `host_root` is where the node's own files are, `/` unless we run in a container.
-    Nothing is written, and no error ends it.
+    Args:
+        environ: the environment, which may name the driver.
+        host_root: where the node's own files are: `/`, unless this is a container.
+        trees: the directories below which kubepods may be.
+        kubelet: parses the kubelet's settings; None leaves its rungs out.
     """
     host = host_root.rstrip("/")
-    settings = _kubelet_settings(host)
+    settings = [] if kubelet is None else _kubelet_settings(host, kubelet)
     kube_root, kube_root_evidence = _kube_root(settings)
     rungs: list[Rung] = []
     for rung in (
@@ -78,25 +127,24 @@ def detect_driver(
     return DetectedDriver(last, tuple(rungs), kube_root, kube_root_evidence)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Source(NamedTuple):
     """A source of the kubelet's settings, or why it has none."""
 
     rung: str
-    source: str
-    settings: KubeletSettings | None
+    place: str
+    settings: SettingsFound | None
     problem: str = ""
 
 
-def _kubelet_settings(host: str) -> list[_Asked]:
+def _kubelet_settings(host: str, kubelet: KubeletParser) -> list[_Source]:
     """Return the sources of the kubelet's settings, the one that wins first."""
     flags = [
-        _kubelet_process(host),
+        _kubelet_process(host, kubelet),
         _kubelet_file(f"{host}{FLAGS_FILE}", kubelet.parse_flags_file),
     ]
-    told = [asked.settings for asked in flags if asked.settings is not None]
-    config = next((one.config for one in told if one.config), CONFIG_FILE)
-    directory = next((one.config_dir for one in told if one.config_dir), None)
+    given = [source.settings for source in flags if source.settings is not None]
+    config = next((one.config for one in given if one.config), CONFIG_FILE)
+    directory = next((one.config_dir for one in given if one.config_dir), None)
     files = [] if directory is None else _drop_ins(_on_host(host, directory))
     files.append(_on_host(host, config))
     return [*flags, *(_kubelet_file(one, kubelet.parse_config_file) for one in files)]
@@ -107,7 +155,7 @@ def _drop_ins(directory: str) -> list[str]:
     try:
         names = os.listdir(directory)
     except OSError:
-        return [directory]  # which cannot be read either, and that is then told
+        return [directory]  # reading it fails as well, and that becomes the evidence
     names = [name for name in names if name.endswith(DROP_IN)]
     return [f"{directory}/{name}" for name in sorted(names, reverse=True)]
 
@@ -117,29 +165,29 @@ def _on_host(host: str, path: str) -> str:
     return f"{host}/{path.strip('/')}"
 
 
-def _kubelet_file(path: str, parse: Callable[[str, str], KubeletSettings]) -> _Asked:
+def _kubelet_file(path: str, parse: Callable[[str, str], SettingsFound]) -> _Source:
     try:
-        return _Asked("kubelet files", path, parse(read_file(path), path))
+        return _Source("kubelet files", path, parse(read_file(path), path))
     except OSError as exc:
-        return _Asked("kubelet files", path, None, f"{path}: {exc.strerror}")
+        return _Source("kubelet files", path, None, f"{path}: {exc.strerror}")
     except ConfigError as exc:
-        return _Asked("kubelet files", path, None, str(exc))
+        return _Source("kubelet files", path, None, str(exc))
 
 
-def _kubelet_process(host: str) -> _Asked:
+def _kubelet_process(host: str, kubelet: KubeletParser) -> _Source:
     # With hostPID, a pod's own /proc shows the node's processes.
     proc = f"{host}/proc" if os.path.isdir(f"{host}/proc") else "/proc"
     found = find_kubelet(proc)
     if found.problem:
-        return _Asked("kubelet process", found.source, None, found.problem)
+        return _Source("kubelet process", found.source, None, found.problem)
     settings = kubelet.parse_arguments(found.arguments)
-    return _Asked("kubelet process", found.source, settings)
+    return _Source("kubelet process", found.source, settings)
 
 
-def _settings_rung(asked: _Asked) -> Rung:
-    if asked.settings is None:
-        return Rung(asked.rung, asked.problem, None)
-    return _judged(asked.rung, asked.source, asked.settings.driver)
+def _settings_rung(source: _Source) -> Rung:
+    if source.settings is None:
+        return Rung(source.rung, source.problem, None)
+    return _judged(source.rung, source.place, source.settings.driver)
 
 
 def _judged(name: str, source: str, value: str | None) -> Rung:
@@ -151,15 +199,15 @@ def _judged(name: str, source: str, value: str | None) -> Rung:
     return Rung(name, f"{source}: {value}", Driver(value))
 
 
-def _kube_root(settings: Sequence[_Asked]) -> tuple[tuple[str, ...], str]:
-    for asked in settings:
-        if asked.settings is None or asked.settings.cgroup_root is None:
+def _kube_root(sources: Sequence[_Source]) -> tuple[tuple[str, ...], str]:
+    for source in sources:
+        if source.settings is None or source.settings.cgroup_root is None:
             continue
-        root = asked.settings.cgroup_root
+        root = source.settings.cgroup_root
         try:
-            return kube_root_components(root), f"{asked.source}: {root!r}"
+            return kube_root_components(root), f"{source.place}: {root!r}"
         except ConfigError as exc:
-            return (), f"{asked.source}: {exc}"
+            return (), f"{source.place}: {exc}"
     return (), "not configured"
 
 

@@ -1,33 +1,29 @@
-"""Finds the node's kubelet among the processes, and no pod's process that plays it.
+"""Finds the node's kubelet among the processes, and returns its command line.
 
-Whoever may start a pod may start a program called kubelet in it, with any flags, and
-with hostPID it is seen next to the real one. If we went by its flags, a pod would
-decide where we look for cgroups. So a process counts as the kubelet only if it runs as
-root, its executable is a kubelet, and its cgroup is outside of those for pods. The last
-is what a pod cannot change, be it root.
+A pod may run a program called kubelet with any flags. If nriplugin believed those
+flags, the pod would decide where nriplugin looks for cgroups. So a process counts as
+the kubelet only if it runs as root, its executable is a kubelet, and its cgroup is
+outside of those for pods. A pod cannot change the last, not even one that runs as root.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.identify import identify, parse_process_cgroups
-from nriplugin.kube.kubelet_config import is_kubelet, parse_cmdline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# None of these files is larger; what is, is not one.
+# No file that is read here is larger; the bound is for a file that pretends to be one.
 _MAX_BYTES = 1 << 20
-# What the kernel adds to the link of an executable that was replaced since.
+# The kernel adds this to the link of an executable that was replaced, as by an upgrade.
 _DELETED = " (deleted)"
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletProcess:
-    """The kubelet's command line; without one, `problem` says why."""
+class KubeletProcess(NamedTuple):
+    """The kubelet's command line; if no kubelet was found, `problem` says why."""
 
     source: str
     arguments: Sequence[str] = ()
@@ -35,7 +31,7 @@ class KubeletProcess:
 
 
 def find_kubelet(proc: str) -> KubeletProcess:
-    """Look through a /proc; of several kubelets, the one with the lowest PID counts."""
+    """Look through /proc; of several kubelets, the one with the lowest PID counts."""
     try:
         pids = [name for name in os.listdir(proc) if name.isdecimal()]
     except OSError as exc:
@@ -45,8 +41,8 @@ def find_kubelet(proc: str) -> KubeletProcess:
     for pid in sorted(pids, key=int):
         source = f"{proc}/{pid}/cmdline"
         try:
-            arguments = parse_cmdline(read_file(source))
-        except OSError:  # it ended, or is not ours to see
+            arguments = read_file(source).rstrip("\0").split("\0")
+        except OSError:  # the process ended, or its files may not be read
             continue
         seen += 1
         if not is_kubelet(arguments):
@@ -56,12 +52,12 @@ def find_kubelet(proc: str) -> KubeletProcess:
             return KubeletProcess(source, arguments)
         doubts.append(f"; {pid} is not taken for one: {doubt}")
     problem = f"no kubelet among the {seen} processes in {proc}; a pod needs hostPID"
-    # The first is enough: there may be as many as the node has room for.
+    # One reason is enough: a pod may start any number of such processes.
     return KubeletProcess(proc, problem=problem + "".join(doubts[:1]))
 
 
 def _doubt(directory: str, arguments: Sequence[str]) -> str:
-    """Return why a process that is called like the kubelet is not it; or nothing."""
+    """Return why a process that is called kubelet is not the node's; empty if it is."""
     try:
         uids = _uids(read_file(f"{directory}/status"))
         program = os.readlink(f"{directory}/exe").removesuffix(_DELETED)
@@ -74,12 +70,19 @@ def _doubt(directory: str, arguments: Sequence[str]) -> str:
         return "its executable is another program"
     paths = [*cgroups.controllers.values(), cgroups.unified]
     found = [path for path in paths if path is not None]
-    # A path with `..` is outside of our cgroup namespace, and may be anybody's.
+    # A path with `..` is outside of this process's cgroup namespace. It may be that of
+    # a pod, and there is no telling.
     if not found or any(path.startswith("/..") for path in found):
         return "its cgroup is not to be seen from here"
     if any(identify(path) is not None for path in found):
         return "it runs in a pod"
     return ""
+
+
+def is_kubelet(arguments: Sequence[str]) -> bool:
+    """Whether a command line is the kubelet's own, or that of an all-in-one program."""
+    names = [argument.rpartition("/")[2] for argument in arguments[:2]]
+    return names[:1] == ["kubelet"] or names == ["hyperkube", "kubelet"]
 
 
 def _uids(status: str) -> list[str]:
@@ -92,6 +95,6 @@ def _uids(status: str) -> list[str]:
 
 
 def read_file(path: str) -> str:
-    """Return what a file of the kubelet's or of /proc holds; raises OSError."""
+    """Return the text of a file of the kubelet or of /proc; raises OSError."""
     with open(path, "rb") as file:
         return file.read(_MAX_BYTES).decode("utf-8", "replace")

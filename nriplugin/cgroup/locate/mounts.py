@@ -1,28 +1,28 @@
-"""Where the kernel's cgroup hierarchies are mounted, from the text of mountinfo."""
+"""Where the kernel's cgroup hierarchies are mounted, from the text of mountinfo.
+
+Pure: `parse_mountinfo` takes the text of /proc/self/mountinfo. On cgroup v1 every
+controller may be mounted at another place, and some are mounted together.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOUNTINFO = "/proc/self/mountinfo"
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
-
-# Options of a v1 mount that are no controllers. What has a `=` is none either, such as
-# the name of a hierarchy without controllers.
+# Options of a v1 mount that are not controllers. Neither is an option with a `=`, such
+# as the name of a hierarchy without controllers.
 _OPTIONS = frozenset(
     {"rw", "ro", "none", "all", "xattr", "noprefix", "clone_children"}
     | {"favordynmods", "cpuset_v2_mode"}
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Mounts:
+class Mounts(NamedTuple):
     """v1 controller -> directory, and the directories of the unified hierarchy.
 
     Controllers that are mounted together, `cpu,cpuacct`, have the same directory.
@@ -35,8 +35,8 @@ class Mounts:
 def parse_mountinfo(text: str, below: str = "/") -> Mounts:
     """Return the cgroup mounts at or below a directory.
 
-    A mount of a whole hierarchy is preferred to that of a part, such as a container's
-    own; among equals the last one counts, as it covers the others.
+    A mount of a whole hierarchy is preferred to the mount of a part, such as a
+    container's own. Among equals the last one counts, because it covers the others.
     """
     hierarchies: dict[str, tuple[bool, str]] = {}
     unified: list[str] = []
@@ -65,4 +65,4 @@ def _unescape(field: str) -> str:
     """Turn the kernel's \\040 and the like back into characters."""
     if "\\" not in field:
         return field
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -1,15 +1,14 @@
-"""Where a node's pods are: the paths of paths.py for one version, driver and root.
+"""Where one node has its pods: paths.py for its version, driver and cgroupRoot. Pure.
 
-A *cgroup* is a path below the root of a hierarchy and the same on both versions; a
-*path* is where that is on the machine. Version 1 has a tree per controller.
+A *cgroup* is a path below the root of a hierarchy and is the same on both versions; a
+*path* is the directory on the machine. Version 1 has a tree per controller.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nriplugin.cgroup.locate.paths import (
-    KUBEPODS,
     Driver,
     RuntimeName,
     cgroup_path,
@@ -17,12 +16,12 @@ from nriplugin.cgroup.locate.paths import (
     pod_components,
     qos_components,
 )
+from nriplugin.cgroup_names import KUBEPODS
 from nriplugin.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class NodePaths:
-    """What has to be known of a node to find its pods."""
+class NodePaths(NamedTuple):
+    """What has to be known about a node to find its pods."""
 
     version: int
     driver: Driver
@@ -49,30 +48,22 @@ class NodePaths:
         return container_path(pod, container_id, self.driver, runtime)
 
     def path(self, controller: str, cgroup: str) -> str:
-        """Return where a cgroup is on the machine; v2 has one tree for all."""
+        """Return the directory of a cgroup; v2 has one tree for all controllers."""
         tail = "" if cgroup == "/" else cgroup
         if self.version == 1:
             return f"{self.mount}/{controller}{tail}"
         return f"{self.mount}{tail}"
 
     def root_path(self, controller: str) -> str:
-        """Return where the cgroup of all pods is on the machine."""
+        """Return the directory of the cgroup of all pods."""
         return self.path(controller, self.kubepods())
-
-    def qos_path(self, qos_class: str, controller: str) -> str:
-        """Return where the cgroup of a QoS class is on the machine."""
-        return self.path(controller, self.qos(qos_class))
-
-    def pod_path(self, qos_class: str, controller: str, uid: str) -> str:
-        """Return where the cgroup of a pod is on the machine."""
-        return self.path(controller, self.pod(qos_class, uid))
 
 
 def kube_root_components(cgroup_root: str) -> tuple[str, ...]:
     """Return the kubelet's cgroupRoot, `/` or `/kubelet`, as components.
 
     Raises:
-        ConfigError: it leads elsewhere.
+        ConfigError: it leads out of the hierarchy.
     """
     parts = tuple(part for part in cgroup_root.split("/") if part)
     if parts:

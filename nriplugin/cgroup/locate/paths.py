@@ -1,9 +1,10 @@
-"""Where Kubernetes puts a pod and its containers, below the root of the hierarchy.
+"""The paths of pods and containers, built for both of the kubelet's drivers. Pure.
 
-Pure path building, for both of the kubelet's cgroup drivers. A cgroup is a sequence of
-components; cgroupfs makes each a directory, systemd joins them with `-` into the name
-of a slice and nests the slices (CgroupName in pkg/kubelet/cm/cgroup_manager_linux.go,
-ExpandSlice in opencontainers/cgroups).
+A cgroup is a sequence of components; cgroupfs makes each one a directory, systemd joins
+them with `-` to the name of a slice and nests the slices (CgroupName in
+pkg/kubelet/cm/cgroup_manager_linux.go, ExpandSlice in opencontainers/cgroups). Every
+path is absolute below the root of the hierarchy. A name that would lead out of its
+directory is refused here, before any file is opened.
 """
 
 from __future__ import annotations
@@ -11,52 +12,35 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nriplugin.cgroup_names import (
+    KUBEPODS,
+    QOS_COMPONENTS,
+    SCOPE,
+    SLICE,
+    expand_slice,
+)
 from nriplugin.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KUBEPODS = "kubepods"
-SLICE = ".slice"
-SCOPE = ".scope"
-# Where crun has the process, if it delegates the container's cgroup to it.
+# crun makes this cgroup below the container's scope and puts the process into it.
 CRUN_INNER = "container"
-
-# QoS class -> its cgroup below kubepods. Guaranteed pods have none of their own.
-_QOS = {"Guaranteed": (), "Burstable": ("burstable",), "BestEffort": ("besteffort",)}
 
 
 class Driver(StrEnum):
-    """Who makes the directories."""
+    """Which part of the node makes the directories of pods."""
 
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"
 
 
 class RuntimeName(StrEnum):
-    """Whose container it is; the value is what the names of its scopes begin with."""
+    """The container runtime; the value is what the names of its scopes begin with."""
 
     CONTAINERD = "cri-containerd"
     CRIO = "crio"
     DOCKER = "docker"
-
-
-def expand_slice(name: str) -> str:
-    """Return the path of a systemd slice: `a-b.slice` is `/a.slice/a-b.slice`.
-
-    Raises:
-        ConfigError: not the name of a slice.
-    """
-    stem = name.removesuffix(SLICE)
-    if stem == "-":
-        return "/"
-    components = stem.split("-")
-    if stem == name or "/" in name or "" in components:
-        raise ConfigError(
-            f"slice: {name!r}, expected A.slice or A-B.slice, no / and no part empty"
-        )
-    depths = range(1, len(components) + 1)
-    return "".join(f"/{'-'.join(components[:depth])}{SLICE}" for depth in depths)
 
 
 def slice_name(components: Sequence[str]) -> str:
@@ -79,9 +63,11 @@ def cgroup_path(components: Sequence[str], driver: Driver) -> str:
 
 def qos_components(qos_class: str, root: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the cgroup of a QoS class; `root` is the kubelet's cgroupRoot."""
-    if qos_class not in _QOS:
-        raise ConfigError(f"QoS class: {qos_class!r}, expected {', '.join(_QOS)}")
-    return (*root, KUBEPODS, *_QOS[qos_class])
+    if qos_class not in QOS_COMPONENTS:
+        raise ConfigError(
+            f"QoS class: {qos_class!r}, expected {', '.join(QOS_COMPONENTS)}"
+        )
+    return (*root, KUBEPODS, *QOS_COMPONENTS[qos_class])
 
 
 def pod_components(
@@ -100,7 +86,7 @@ def scope_name(runtime: RuntimeName, container_id: str) -> str:
 def container_path(
     pod: Sequence[str], container_id: str, driver: Driver, runtime: RuntimeName
 ) -> str:
-    """Return the directory of a container in a pod; crun's inner one is not shown.
+    """Return the directory of a container in a pod, without crun's inner cgroup.
 
     With cgroupfs, containerd and Docker use the bare ID and CRI-O keeps its prefix.
     """
@@ -113,20 +99,10 @@ def container_path(
     return f"{cgroup_path(pod, driver)}/{name}"
 
 
-def oci_cgroups_path(
-    pod: Sequence[str], container_id: str, driver: Driver, runtime: RuntimeName
-) -> str:
-    """Return `linux.cgroupsPath` of the OCI spec: for systemd, SLICE:PREFIX:ID."""
-    if driver is Driver.SYSTEMD:
-        _check_name(container_id)
-        return f"{slice_name(pod)}:{runtime}:{container_id}"
-    return container_path(pod, container_id, driver, runtime)
-
-
 def cgroup_of(cgroups_path: str) -> str | None:
     """Return the directory of a container from `linux.cgroupsPath` of its OCI spec.
 
-    None for what is neither a path nor SLICE:PREFIX:ID, or leads elsewhere.
+    None if it is neither a path nor SLICE:PREFIX:ID, or leads out of the hierarchy.
     """
     if cgroups_path.startswith("/"):
         return _directory(cgroups_path)
@@ -143,8 +119,8 @@ def cgroup_of(cgroups_path: str) -> str | None:
 def cgroup_of_parent(cgroup_parent: str) -> str | None:
     """Return the directory of a pod from the `cgroup_parent` that kubelet gives.
 
-    A path, or with systemd the name of a slice; None for what is neither, or leads
-    elsewhere.
+    That is a path, or with systemd the name of a slice. None if it is neither, or leads
+    out of the hierarchy.
     """
     if cgroup_parent.startswith("/"):
         return _directory(cgroup_parent)
@@ -155,7 +131,7 @@ def cgroup_of_parent(cgroup_parent: str) -> str | None:
 
 
 def _directory(path: str) -> str | None:
-    """Return the one spelling of a path; None for the root, and for what leads up."""
+    """Return a path without empty parts; None for the root and for a path with `..`."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or "\0" in path:
         return None
@@ -163,7 +139,7 @@ def _directory(path: str) -> str | None:
 
 
 def _check(components: Sequence[str]) -> None:
-    """Refuse what the kubelet refuses, and what would lead elsewhere."""
+    """Refuse components that the kubelet refuses, or that lead out of the hierarchy."""
     in_root = True
     for part in components:
         in_root = in_root and part != KUBEPODS
@@ -173,7 +149,8 @@ def _check(components: Sequence[str]) -> None:
 def _check_name(part: str, *, in_root: bool = False) -> None:
     """Refuse a name that leads elsewhere, or has a `_` below the kubelet's cgroupRoot.
 
-    Without a `_`, a slice's name says which `-` were there before.
+    The systemd driver writes `-` as `_`. As long as no component has a `_` of its own,
+    the name of a slice can be turned back into components.
     """
     wrong = "/\0\n" if in_root else "/_\0\n"
     if part in ("", ".", "..") or any(char in part for char in wrong):

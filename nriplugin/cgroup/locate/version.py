@@ -1,9 +1,10 @@
-"""Whether the node has cgroup v2.
+"""Which cgroup version the node has.
 
 On a cgroup v1 or hybrid node a runtime fails every container that is given a v2 value,
-so whoever answers with values has to know first. The type of the file system says it:
-the unified hierarchy has one of its own, and nothing else is mounted at that place on a
-pure v2 node. When it cannot be asked, v1 is the answer that does no harm.
+so the version has to be known before nriplugin answers with values. The type of the
+file system at /sys/fs/cgroup tells it: on a pure v2 node that is the unified hierarchy,
+which has a type of its own. If the type cannot be read, the answer is v1, because then
+no v2 value is sent and no container fails.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from nriplugin.cgroup import syscalls
+from nriplugin.cgroup.files import CGROUP2_MAGIC
 from nriplugin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,18 +21,16 @@ if TYPE_CHECKING:
 
 ROOT = "/sys/fs/cgroup"
 ENV_VERSION = "NRIPLUGIN_CGROUP_VERSION"
-# The Volcano agent's name for the same, for test set-ups made for it. Ours wins.
+# The Volcano agent's name for the same, for test set-ups that were made for the agent.
+# If both are set, ENV_VERSION wins.
 ENV_VOLCANO_VERSION = "VOLCANO_TEST_CGROUP_VERSION"
-
-# linux/magic.h
-CGROUP2_MAGIC = 0x63677270
 
 
 class Version(NamedTuple):
     """The version, and what it was concluded from.
 
-    `hybrid` says where a v1 node has the unified hierarchy too; it is empty where
-    there is only one of them. The controllers are v1's then.
+    `hybrid` says where a v1 node has the unified hierarchy mounted as well, and is
+    empty if it has not. On a hybrid node the controllers are v1's.
     """
 
     number: int
@@ -84,11 +85,8 @@ def assumed_version(environ: Mapping[str, str]) -> Version | None:
 
 
 def _magic(directory: str) -> int:
-    # Late: ctypes is only for those who ask.
-    from nriplugin.cgroup.syscalls import filesystem_magic
-
     fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return filesystem_magic(fd)
+        return syscalls.filesystem_magic(fd)
     finally:
         os.close(fd)

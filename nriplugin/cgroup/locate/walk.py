@@ -1,10 +1,13 @@
-"""The kubelet's part of a tree: which cgroups there are, and what each one is."""
+"""Walks the kubelet's part of a tree and says what each cgroup is.
+
+The walk goes from kubepods down to crun's inner cgroup; cgroups that a container makes
+for itself are not visited.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from errno import ENODEV, ENOENT, ENOTDIR
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.identify import CgroupIdentity, identify
 from nriplugin.errors import CgroupError
@@ -14,22 +17,21 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
 
-# kubepods, QoS class, pod, container and crun's inner one; below that it is the
-# container's own business.
+# kubepods is at 0; below it are the QoS class, the pod, the container and crun's inner
+# cgroup.
 _DEPTH = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A cgroup, and how deep below kubepods it is."""
+class FoundCgroup(NamedTuple):
+    """A cgroup, how deep below kubepods it is, and what it is."""
 
     cgroup: str
     depth: int
-    place: CgroupIdentity
+    identity: CgroupIdentity
 
 
-def walk(tree: Tree, kubepods: str) -> Iterator[Found]:
-    """Yield kubepods and what is below, parents first, neighbours by name.
+def walk(tree: Tree, kubepods: str) -> Iterator[FoundCgroup]:
+    """Yield kubepods and the cgroups below it, parents first, siblings by name.
 
     A cgroup that goes away meanwhile is left out.
 
@@ -39,19 +41,19 @@ def walk(tree: Tree, kubepods: str) -> Iterator[Found]:
     yield from _walk(tree, kubepods, 0, tree.children(kubepods))
 
 
-def find(tree: Tree, kubepods: str, wanted: str) -> list[Found]:
+def find(tree: Tree, kubepods: str, wanted: str) -> list[FoundCgroup]:
     """Return the pods with this UID, or else the containers with this ID.
 
-    The beginning of a UID or ID is enough if it is that of one only.
+    The beginning of a UID or ID will do; it may match several.
     """
     if not wanted or "/" in wanted:
         return []
-    everything = [one for one in walk(tree, kubepods) if not one.place.inner]
+    everything = [one for one in walk(tree, kubepods) if not one.identity.inner]
     for level in ("pod", "container"):
         named = {
-            one: one.place.pod_uid if level == "pod" else one.place.container_id
+            one: one.identity.pod_uid if level == "pod" else one.identity.container_id
             for one in everything
-            if one.place.level == level and not one.place.conmon
+            if one.identity.level == level and not one.identity.conmon
         }
         exact = [one for one, name in named.items() if name == wanted]
         begun = [one for one, name in named.items() if (name or "").startswith(wanted)]
@@ -60,11 +62,13 @@ def find(tree: Tree, kubepods: str, wanted: str) -> list[Found]:
     return []
 
 
-def _walk(tree: Tree, cgroup: str, depth: int, children: list[str]) -> Iterator[Found]:
-    place = identify(cgroup)
-    if place is None:
+def _walk(
+    tree: Tree, cgroup: str, depth: int, children: list[str]
+) -> Iterator[FoundCgroup]:
+    identity = identify(cgroup)
+    if identity is None:
         return
-    yield Found(cgroup, depth, place)
+    yield FoundCgroup(cgroup, depth, identity)
     if depth == _DEPTH:
         return
     for name in children:

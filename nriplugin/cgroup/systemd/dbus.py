@@ -1,11 +1,11 @@
 """One blocking connection to a D-Bus message bus, kept between calls.
 
-jeepney makes and reads the messages. The socket is ours: jeepney's own blocking
-connection waits without a limit for the bus's first answer, and here every call,
-connecting included, has one deadline. A writer of cgroups must not hang because
-a message bus does.
+jeepney builds and parses the messages. The socket is handled here: jeepney's own
+blocking connection waits for the bus's first reply without a limit, while here every
+call, connecting included, has one deadline, because a write to a cgroup must not hang
+when the message bus does.
 
-Import it late: only nodes where systemd owns the cgroups need it.
+Import this module late: only nodes where systemd owns the cgroups need jeepney.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 SYSTEM_BUS = "/run/dbus/system_bus_socket"
 TIMEOUT_S = 2.0
 
-# After a bus did not answer in time, calls fail at once for so long. Otherwise a batch
-# of writes to a node's pods would wait for each of them in turn.
+# After the bus did not answer in time, calls fail at once for this long. Otherwise
+# every write of a batch would wait for the whole timeout.
 PAUSE_S = 30.0
 
 _CHUNK_BYTES = 4096
@@ -43,9 +43,9 @@ _BEGIN = b"BEGIN\r\n"
 
 
 class BusError(NRIPluginError):
-    """A call that was not carried out; `name` is the bus's own name of the error.
+    """A call that failed; `name` is D-Bus's name of the error.
 
-    The name is empty where there was no answer at all.
+    The name is empty if there was no reply.
     """
 
     def __init__(self, reason: str, name: str = "") -> None:
@@ -86,13 +86,13 @@ class Bus:
         signature: str | None = None,
         body: tuple[Any, ...] = (),
     ) -> tuple[Any, ...]:
-        """Call a method and return the values of its answer.
+        """Call a method and return the values of its reply.
 
-        A connection that turns out to be dead is made anew and the call sent again, so
-        only call what may be done twice.
+        If the connection turns out to be closed, a new one is made and the call is sent
+        again. So only methods that may be executed twice can be called.
 
         Raises:
-            BusError: no bus, no answer in time, or an error as the answer; in one line.
+            BusError: no bus, no reply in time, or an error as the reply; in one line.
         """
         address = DBusAddress(path, bus_name=destination, interface=interface)
         message = new_method_call(address, method, signature, body)
@@ -114,7 +114,7 @@ class Bus:
                 self._disconnect()
                 raise BusError(f"{self.path}: {exc.strerror or _line(exc)}") from exc
             except (ValueError, TypeError, LookupError, struct.error) as exc:
-                # What jeepney raises for bytes that are no message.
+                # jeepney raises any of these for bytes that are not a message.
                 self._disconnect()
                 raise BusError(f"{self.path}: not D-Bus: {_line(exc)}") from exc
 
@@ -153,7 +153,7 @@ class Bus:
                 continue
             fields = reply.header.fields
             if fields.get(HeaderFields.reply_serial) != self._serial:
-                continue  # a signal, such as the name that the bus gave us
+                continue  # a signal, such as NameAcquired
             if reply.header.message_type is MessageType.error:
                 name = str(fields.get(HeaderFields.error_name, ""))
                 text = reply.body[0] if reply.body else name
@@ -167,7 +167,7 @@ class Bus:
         return data
 
     def _timed(self) -> socket.socket:
-        """Return the socket, set to wait as long as is left of the call's time."""
+        """Return the socket, with a timeout of what is left until the deadline."""
         left_s = self._deadline - self._clock()
         if left_s <= 0:
             raise TimeoutError

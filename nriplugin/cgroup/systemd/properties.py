@@ -1,12 +1,12 @@
 """Which properties of a systemd unit stand for the content of a cgroup v2 file.
 
-Pure: a file's name and text in, D-Bus properties out. What has no property (such as
-`cpu.max.burst`, `hugetlb.*`, `memory.oom.group` of a unit that exists already), or a
-text that its property cannot express, gives None and is written to the file directly.
+Pure: a file's name and text in, D-Bus properties out. A file without a property (such
+as `cpu.max.burst`, `hugetlb.*`, and `memory.oom.group` of an existing unit), or a text
+that its property cannot express, gives None: it is then written to the file directly.
 
 systemd keeps a quota as microseconds per second and stores it in steps of 1 %: a quota
-of 12345 per 100000 comes out as 13000. Rounding here, upwards as runc does, makes what
-the file holds now and what it holds after a `daemon-reload` the same.
+of 12345 per 100000 becomes 13000 at the next `daemon-reload`. `settled` rounds before,
+upwards as runc does, so that the file holds the same value before and after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from nriplugin.cgroup.types.formats import parse_cpus
+from nriplugin.convert.cpu_list import parse_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ _AMOUNTS = {
     "memory.zswap.max": "MemoryZSwapMax",
     "pids.max": "TasksMax",
 }
-# systemd takes no 0 for these.
+# systemd refuses 0 for the properties of these files.
 _ABOVE_ZERO = ("memory.high", "memory.max", "pids.max")
 _SETS = {"cpuset.cpus": "AllowedCPUs", "cpuset.mems": "AllowedMemoryNodes"}
 _RATES = {
@@ -53,10 +53,10 @@ _DEVICE = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
 def unit_properties(
     file: str, content: str, held: Callable[[], str]
 ) -> list[Property] | None:
-    """Return what to tell systemd, or None if it cannot be told.
+    """Return the properties for a file's text, or None if there are none.
 
-    `held` reads what the file holds now; it is asked where a text leaves the rest as
-    it is.
+    `held` reads what the file holds now. It is called for a text that keeps a part of
+    the file: a quota without a period, or a line of io.max without all four rates.
     """
     content = content.strip()
     if file in _AMOUNTS:
@@ -77,7 +77,7 @@ def unit_properties(
 
 
 def settled(file: str, content: str) -> str:
-    """Return what the file holds once systemd has written it: a quota is rounded."""
+    """Return what a file holds after systemd has written it: quotas are rounded up."""
     words = content.split()
     if file != "cpu.max" or not words or not _is_number(words[0]):
         return content
@@ -106,7 +106,7 @@ def _amount(file: str, content: str) -> list[Property] | None:
 
 
 def _members(name: str, content: str) -> list[Property] | None:
-    """Return a bit mask, the lowest byte first."""
+    """Return a set of CPUs or memory nodes as a bit mask, the lowest byte first."""
     try:
         members = parse_cpus(content)
     except ValueError:
@@ -116,10 +116,10 @@ def _members(name: str, content: str) -> list[Property] | None:
 
 
 def _idle(content: str, held: Callable[[], str]) -> list[Property] | None:
-    """Return a weight: systemd calls idle a weight of 0 (since version 252).
+    """Return a weight: for systemd, a weight of 0 is idle (since version 252).
 
-    Out of idle there is only the default weight, which is what the kernel goes back to
-    as well; a cgroup that is not idle must not lose the weight that it has.
+    A cgroup that leaves idle gets the default weight, as the kernel gives it, too. A
+    cgroup that is not idle must not lose its weight, so 0 is then not for systemd.
     """
     if content == "1":
         return [("CPUWeight", ("t", 0))]
@@ -145,7 +145,7 @@ def _quota(content: str, held: Callable[[], str]) -> list[Property] | None:
 
 
 def _per_second(quota_us: int, period_us: int) -> int:
-    """Return the next step that is not below the quota."""
+    """Return microseconds per second, rounded up to the next step."""
     return -(-quota_us * _US_PER_S // (period_us * _QUOTA_STEP_US)) * _QUOTA_STEP_US
 
 
@@ -155,7 +155,7 @@ def _io_weight(content: str) -> list[Property] | None:
     for line in content.splitlines():
         device, _, weight = line.rpartition(" ")
         if not _is_number(weight):
-            return None  # a device goes back to the default, or nonsense
+            return None  # `default`, which no property can express, or an invalid text
         if device in ("", "default"):
             properties.append(("IOWeight", ("t", int(weight))))
         elif _DEVICE.fullmatch(device):
@@ -170,8 +170,8 @@ def _io_weight(content: str) -> list[Property] | None:
 def _io_max(content: str, held: Callable[[], str]) -> list[Property] | None:
     """Return all four rates of every device named.
 
-    systemd sets those of a device that it is not told to no limit, while the kernel
-    leaves those that a line does not name.
+    The kernel keeps the rates that a line does not name, but systemd sets them to no
+    limit. So they are taken from what the file holds.
     """
     wanted, present = _rates(content), _rates(held())
     if not wanted or present is None:

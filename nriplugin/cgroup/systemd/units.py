@@ -1,20 +1,24 @@
-"""Writes that go through systemd, where it owns the kubelet's cgroups.
+"""`SystemdWriter`: sets unit properties, where systemd owns the kubelet's cgroups.
 
-What is written to the file of a slice or scope behind systemd's back lasts until the
-next `daemon-reload`, so whatever has a unit property is set as one, at run time only:
-it is gone with the unit. The rest is written directly by the executor: it is the
-fallback, too, when there is no bus or systemd refuses, and the outcome then says why.
+A value that is written to the file of a slice or scope directly lasts until the next
+`systemctl daemon-reload`. So a file that has a unit property is set through it, at run
+time only: the property is gone with the unit. All other files are written directly by
+the executor, and so is every file if there is no bus or systemd refuses; the outcome
+then has the reason.
 
-Setting one property makes systemd write *all* files of the same controller from what it
-knows of the unit, and `memory.oom.group` in any case. What the runtime wrote directly
-is undone by that, a `memory.swap.max` of 0 for one. So it is looked at before, and put
-back. systemd writes after it has answered, in its next turn; a second question that it
-can only answer after that turn makes the order certain.
+Four things about systemd decide the code below:
 
-What the kernel refuses is still the unit's, and systemd would write it again with each
-`daemon-reload`. So the unit is then given what the file holds.
-
-cgroup v1 is left alone: its files have other properties, and systemd drops them.
+* Setting one property makes systemd write *all* files of the same controller from what
+  it knows about the unit, and `memory.oom.group` in any case. This undoes what the
+  runtime wrote directly, such as a `memory.swap.max` of 0. So those files are read
+  before and put back afterwards.
+* systemd replies first and writes the files in the next turn of its event loop. A
+  second call, which it can only answer after that turn, makes sure that the files are
+  written before they are read.
+* A value that the kernel refuses stays in the unit, and systemd would write it again at
+  each `daemon-reload`. So the unit is then given what the file holds.
+* On cgroup v1 the files have other properties, which systemd no longer supports, so v1
+  is written directly.
 """
 
 from __future__ import annotations
@@ -23,9 +27,9 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nriplugin.cgroup.locate.paths import SCOPE, SLICE, expand_slice
 from nriplugin.cgroup.systemd.properties import settled, unit_properties
 from nriplugin.cgroup.writing.kernel_text import putting_back, same, writes
+from nriplugin.cgroup_names import SCOPE, SLICE, expand_slice
 from nriplugin.errors import CgroupError, ConfigError, NRIPluginError
 
 if TYPE_CHECKING:
@@ -42,8 +46,8 @@ _PEER = "org.freedesktop.DBus.Peer"
 
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,249}\.(?:scope|slice)")
 
-# Controller -> file -> what systemd writes there when its unit has no such property.
-_UNTOLD: dict[str, dict[str, tuple[str, ...]]] = {
+# Controller -> file -> what systemd writes to it if the unit lacks the property.
+_DEFAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     "cpu": {
         "cpu.idle": ("0",),
         "cpu.weight": ("100",),
@@ -62,14 +66,14 @@ _UNTOLD: dict[str, dict[str, tuple[str, ...]]] = {
         "memory.zswap.writeback": ("1",),
     },
 }
-# What systemd writes with every property, of whichever controller.
+# systemd writes this file with every property, of whichever controller.
 _ALWAYS = "memory.oom.group"
-# Two files of one property: to set one is to set the other.
+# The two files of the property CPUWeight: setting one sets the other.
 _WEIGHT = ("cpu.weight", "cpu.idle")
 
 
 class Caller(Protocol):
-    """Somebody who calls methods on the system bus (dbus.py)."""
+    """Calls methods on the system bus (`dbus.Bus` does)."""
 
     def call(
         self,
@@ -80,7 +84,7 @@ class Caller(Protocol):
         signature: str | None = None,
         body: tuple[Any, ...] = (),
     ) -> tuple[Any, ...]:
-        """Return the answer's values; raises NRIPluginError."""
+        """Return the values of the reply; raises NRIPluginError."""
         ...
 
 
@@ -97,8 +101,8 @@ class SystemdWriter:
         """Take a write over, if the cgroup is a unit and the file has a property.
 
         Returns:
-            True if systemd set it. False if it is not for systemd. Else why it should
-            have worked and did not, in one line.
+            True if systemd set it. False if the file is not for systemd. Else one line
+            that says why systemd should have set it and did not.
         """
         unit = unit_of(cgroup, self._kube_root)
         if tree.version != 2 or unit is None:
@@ -115,7 +119,7 @@ class SystemdWriter:
         try:
             self._set(unit, properties)
         except NRIPluginError as exc:
-            # Without an answer it may have been done all the same.
+            # A call without a reply may have been carried out all the same.
             undone = _put_back(tree, cgroup, others)
             return f"systemd, {unit}: {exc}{undone and '; '}{undone}"
         undone = _put_back(tree, cgroup, others)
@@ -131,12 +135,12 @@ class SystemdWriter:
         return f"{reason}{kept and '; '}{kept}"
 
     def _withdraw(self, unit: str, earlier: list[Property] | None, held: str) -> str:
-        """Give the unit what the file holds, for what the kernel has refused.
+        """Give the unit what the file holds, after the kernel refused a value.
 
-        systemd would write the refused value again with the next `daemon-reload`.
+        systemd would write the refused value again at the next `daemon-reload`.
 
         Returns:
-            Why the unit has it still, in a few words; nothing, if it has not.
+            Why the unit still has the refused value; empty if it has not.
         """
         if earlier is None:
             return f"the unit keeps it, because no property says {held!r}"
@@ -157,7 +161,7 @@ class SystemdWriter:
     ) -> tuple[str, str]:
         """Return what the file holds after the next `daemon-reload`: quotas in steps.
 
-        Written in any other way, a quota would change by itself one day.
+        Any other quota would change at that moment.
         """
         if tree.version != 2 or unit_of(cgroup, self._kube_root) is None:
             return content, ""
@@ -177,10 +181,10 @@ class SystemdWriter:
 
 
 def unit_of(cgroup: str, kube_root: str = KUBE_ROOT) -> str | None:
-    """Return the unit that a cgroup is, or None if it is none of the kubelet's.
+    """Return the unit that a cgroup is, or None if it is not one of the kubelet's.
 
-    The path has to be the one that systemd gives a unit of that name: inside a
-    container that may make cgroups, a directory can have the name of any unit.
+    The path has to be the one that systemd gives a unit of that name: a container that
+    may make cgroups can give them the name of any unit.
     """
     if cgroup != kube_root and not cgroup.startswith(f"{kube_root}/"):
         return None
@@ -209,7 +213,7 @@ def _earlier(
     if held is None:
         return None
     if file in _WEIGHT:
-        # An idle cgroup has no weight of its own, whatever the file shows.
+        # What the weight's file of an idle cgroup shows was never set.
         weight = _read(tree, f"{cgroup}/cpu.weight") or ""
         idle = _read(tree, f"{cgroup}/cpu.idle") == "1"
         file, text = ("cpu.idle", "1") if idle else ("cpu.weight", weight)
@@ -219,7 +223,7 @@ def _earlier(
 
 
 def _write_again(tree: Tree, path: str, held: str) -> None:
-    """Give a file what it held, if systemd has rounded that; else it stays rounded."""
+    """Write what a file held again, if systemd has rounded it."""
     with suppress(CgroupError):
         if tree.files.read(path).strip() != held:
             for text in writes(path.rpartition("/")[2], held):
@@ -227,9 +231,9 @@ def _write_again(tree: Tree, path: str, held: str) -> None:
 
 
 def _snapshot(tree: Tree, cgroup: str, file: str) -> dict[str, str]:
-    """Return what else systemd is going to write, as it is now."""
+    """Return what the other files hold that systemd is going to write."""
     others = {}
-    names = (*_UNTOLD.get(file.partition(".")[0], ()), _ALWAYS)
+    names = (*_DEFAULTS.get(file.partition(".")[0], ()), _ALWAYS)
     for name in dict.fromkeys(names):
         if name == file or (name in _WEIGHT and file in _WEIGHT):
             continue
@@ -237,15 +241,15 @@ def _snapshot(tree: Tree, cgroup: str, file: str) -> dict[str, str]:
         if content is not None:
             others[name] = content
     if others.get("cpu.idle") == "1":
-        others.pop("cpu.weight", None)  # what it shows cannot be written
+        others.pop("cpu.weight", None)  # an idle cgroup takes no weight
     return others
 
 
 def _put_back(tree: Tree, cgroup: str, before: dict[str, str]) -> str:
-    """Write again what systemd undid; return what could not be, in one line.
+    """Write again what systemd undid; return what failed, in one line.
 
-    Only where systemd left what it writes for want of a property: anything else that
-    changed meanwhile is somebody's wish.
+    Only files that hold systemd's default now are written: another value was set by
+    another program in the meantime.
     """
     failures = []
     for name, content in before.items():
@@ -253,8 +257,8 @@ def _put_back(tree: Tree, cgroup: str, before: dict[str, str]) -> str:
         now = _read(tree, path)
         if now is None or now == content:
             continue
-        untold = _UNTOLD[name.partition(".")[0]][name]
-        if (now.partition(" ")[0] if name == "cpu.max" else now) not in untold:
+        defaults = _DEFAULTS[name.partition(".")[0]][name]
+        if (now.partition(" ")[0] if name == "cpu.max" else now) not in defaults:
             continue
         try:
             for line in content.splitlines():

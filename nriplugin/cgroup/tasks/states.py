@@ -1,13 +1,13 @@
-"""How many tasks of a cgroup run, sleep, are stopped or wait, as one typed answer.
+"""How many tasks of a cgroup run, sleep, are stopped or wait.
 
-On cgroup v1 the kernel counts (taskstats.py). On v2 it refuses to, so the cgroup's
-threads are walked here: their IDs from `cgroup.threads`, which names every thread of
-threaded and ordinary cgroups alike, and the state of each from /proc/<id>/stat.
+On cgroup v1 the kernel counts them (taskstats.py). On v2 it refuses to, so this module
+walks the cgroup's threads: it reads their IDs from `cgroup.threads`, which has every
+thread of threaded and ordinary cgroups alike, and their states from /proc/<id>/stat.
 
-The kernel's count is not always whole. Linux 6.1 and later leave out every task that
+The kernel's count may be too small. Linux 6.1 and later leave out every task that
 sleeps in a way that the freezer may interrupt, such as in nanosleep or on a lock: they
-compare states exactly, and this way has a flag beside the state. So it is compared with
-how many tasks there are, and where it is short, v1's tasks are walked as well.
+compare states exactly, and such a sleep has a flag beside the state. So the count is
+compared with the number of tasks, and if it is smaller, v1's tasks are walked as well.
 
 The kernel writes the IDs as the *reader's* PID namespace has them, and 0 for a task
 that is not in it. So /proc has to be the reader's own, never a host's mounted beside
@@ -17,7 +17,7 @@ that cannot be seen are counted as `unseen`, never left out in silence.
 Where the two versions differ:
 
 - `io_wait`. The kernel's own count has a task here only if it waits for I/O in a way
-  that a fatal signal interrupts, such as for a page being read; the rest of I/O waits
+  that a fatal signal interrupts, such as for a page being read; all other I/O waits
   are in `uninterruptible`. No file shows the flag that it looks at. The walk counts a
   thread in state D by the kernel function it waits in (/proc/<id>/wchan), if that is
   one of the block layer, the page cache or a file system's buffers; where the function
@@ -30,9 +30,8 @@ Where the two versions differ:
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
 from errno import ENAMETOOLONG, ENODEV, ENOENT, ESRCH
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nriplugin.errors import CgroupError
 
@@ -41,10 +40,10 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.files import Files
 
-# A cgroup or a task that was there a moment ago.
+# The errors for a cgroup or a task that has ended since it was listed.
 GONE = (ENOENT, ENODEV, ESRCH)
 
-# ... or one nested so deep that its path cannot be opened.
+# ... and the one for a cgroup nested so deep that its path cannot be opened.
 _PASSED_OVER = (*GONE, ENAMETOOLONG)
 
 _IO_WAIT_FUNCTIONS = (
@@ -61,8 +60,7 @@ _IO_WAIT_FUNCTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStates:
+class TaskStates(NamedTuple):
     """Tasks (threads) by what they do; `unseen` are in another PID namespace."""
 
     running: int = 0
@@ -74,10 +72,12 @@ class TaskStates:
 
     @property
     def total(self) -> int:
-        """All tasks that were counted, or known to be there."""
-        return sum(astuple(self))
+        """Return the number of all tasks, counted and unseen."""
+        return sum(self)
 
-    def __add__(self, other: TaskStates) -> TaskStates:
+    def __add__(  # type: ignore[override] # adds the counts, as a tuple would not
+        self, other: TaskStates
+    ) -> TaskStates:
         return TaskStates(
             running=self.running + other.running,
             sleeping=self.sleeping + other.sleeping,
@@ -96,7 +96,8 @@ class StatesReader(Protocol):
         ...
 
 
-# /proc/<id>/stat -> field of TaskStates. Z and X have ended; D is looked into.
+# State in /proc/<id>/stat -> field of TaskStates. Tasks in Z and X have ended; for D
+# the kernel function that the task waits in decides.
 _STATES = {
     "R": "running",
     "S": "sleeping",
@@ -108,12 +109,12 @@ _STATES = {
 
 
 class ThreadWalk:
-    """Counts thread by thread; `proc` is the reader's own /proc."""
+    """Counts thread by thread; `proc` is this process's own /proc."""
 
     def __init__(self, files: Files, proc: Files, version: int = 2) -> None:
         self._files = files
         self._proc = proc
-        # v1 has the same list in every hierarchy, and every node has this one.
+        # v1 has the same list in every hierarchy; every node has the one of cpu.
         self._place = ("/cpu", "tasks") if version == 1 else ("", "cgroup.threads")
 
     def states(self, cgroup: str) -> TaskStates:
@@ -139,12 +140,13 @@ class ThreadWalk:
             if state is not None:
                 counts[state] = counts.get(state, 0) + 1
         if missing:
-            # What ended meanwhile is no longer listed; what is, /proc does not show.
+            # A thread that has ended since is no longer listed. One that is still
+            # listed is hidden: /proc does not show it.
             missing.intersection_update(self._threads(cgroup))
         return TaskStates(**counts, unseen=nameless + len(missing))
 
     def listed(self, cgroup: str) -> int:
-        """Return how many threads there are, without looking at any.
+        """Return the number of threads, without reading their states.
 
         Raises:
             CgroupError: it is gone, or there is no such cgroup.
@@ -170,7 +172,7 @@ class ThreadWalk:
 
 
 class CountOrWalk:
-    """The kernel's count where it has all tasks, else the walk's."""
+    """Uses the kernel's count if it has all tasks, and else walks the threads."""
 
     def __init__(self, count: StatesReader, walk: ThreadWalk) -> None:
         self._count = count
@@ -188,9 +190,8 @@ class CountOrWalk:
         return self._walk.states(cgroup)
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupTasks:
-    """A cgroup and the tasks in it and below it, as its pressure files count too."""
+class CgroupTasks(NamedTuple):
+    """A cgroup, and the tasks in it and in the cgroups below it."""
 
     cgroup: str
     states: TaskStates
@@ -201,15 +202,15 @@ def tasks_below(
 ) -> list[CgroupTasks]:
     """Return a cgroup and all below it, parents first.
 
-    `children` gives the names of the cgroups in one. What goes away meanwhile is left
-    out, which is normal on a node; only the first has to be there. Siblings are in the
-    order in which `children` names them.
+    `children` returns the names of the cgroups directly below one. A cgroup that is
+    removed during the walk is left out, as is normal on a node; only the first one has
+    to exist. Siblings are in the order in which `children` names them.
 
     Raises:
         CgroupError: there is no such cgroup, or a file cannot be read.
     """
     names, parents, sums = [cgroup], [-1], [reader.states(cgroup)]
-    # Containers may nest cgroups deeper than Python nests calls.
+    # A loop with a stack: containers may nest cgroups deeper than Python nests calls.
     waiting = [(0, name) for name in reversed(children(cgroup))]
     while waiting:
         parent, name = waiting.pop()

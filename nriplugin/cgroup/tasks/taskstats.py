@@ -1,12 +1,12 @@
 """Task states of a cgroup v1 directory, counted by the kernel.
 
-Asked for over generic netlink: CGROUPSTATS_CMD_GET in the family TASKSTATS, with an
-open directory of a v1 hierarchy. pyroute2 speaks that family but lacks these two
-messages, so they are declared here (linux/cgroupstats.h). The kernel refuses
-a directory of cgroup v2; tasks.py walks the threads there.
+The request goes over generic netlink: CGROUPSTATS_CMD_GET in the family TASKSTATS, with
+an open directory of a v1 hierarchy. pyroute2 knows that family but not these two
+messages, so they are declared here (linux/cgroupstats.h). The kernel refuses a
+directory of cgroup v2; states.py walks the threads there.
 
-Import it late: it costs a fifth of a second and 20 MB, which only `nriplugin load` on a
-v1 node needs.
+Import this module late: pyroute2 costs a fifth of a second and 20 MB, which only
+`nriplugin load` on a v1 node needs.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class CgroupStats:
             raise CgroupError("open", hierarchy, None, exc.errno or EIO) from exc
 
     def close(self) -> None:
-        """Close the socket and let go of the hierarchy."""
+        """Close the socket and the hierarchy's directory."""
         self._socket.close()
         if self._root >= 0:
             os.close(self._root)
@@ -117,7 +117,7 @@ class CgroupStats:
         request["cmd"] = CGROUPSTATS_CMD_GET
         request["version"] = 1
         request["attrs"].append(["CGROUPSTATS_CMD_ATTR_FD", directory])
-        # Without asking for an acknowledgement, no answer would mean waiting for ever.
+        # Without NLM_F_ACK, a request that has no reply would block for ever.
         flags = NLM_F_REQUEST | NLM_F_ACK
         replies = self._socket.nlm_request(
             request, msg_type=self._socket.prid, msg_flags=flags

@@ -1,37 +1,46 @@
-"""How one resource type sees its file: what may be set, and what is then written.
+"""How a resource type reads and writes its part of a file's text. Pure.
 
-Several types may share a file (cgroup v2's cpu.max is quota and period). A type that
-sets a part keeps the rest: it is given the file's present content.
+A `Content` says which values a type may be set to and which text is then written.
+Several types may share one file: cgroup v2's cpu.max holds quota and period. A type
+that sets only a part of a file keeps the rest, so it is given the file's current text.
+Bounds come from the caller; what the kernel accepts is known in `convert.validate`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nriplugin.cgroup.types import formats
 from nriplugin.cgroup.types.formats import UNLIMITED, CpuMax
+from nriplugin.convert.cpu_list import CPU_LIST_EXPECTED, parse_cpus, render_cpus
+from nriplugin.convert.validate import MAX_NUMBER, THROTTLE_KEYS
+from nriplugin.convert.validate import check as check_text
+from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What callers may set a resource to. A number may be given as its digits; no limit is
-# -1, "-1" or "max", on either version.
+# The values that a caller may give. A number may be given as its digits; no limit is
+# given as -1, "-1" or "max", on either version.
 Given: TypeAlias = int | str
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """Reads and writes one type's part of a file's content.
+def _as_text(value: object, _: str | None) -> str:
+    return str(value)
 
-    `check` turns what was given into what `render` takes, and raises ValueError for
-    what is not `expected`; without it the type can only be read. `partial` says that
-    `render` wants the present content, to keep the rest of it.
+
+class Content(NamedTuple):
+    """Reads and writes one type's part of a file's text.
+
+    `check` turns the caller's value into the value that `render` takes, and raises
+    ValueError if it is not what `expected` describes; a type without `check` is read
+    only. `partial` says that `render` needs the file's current text, because it keeps
+    the rest of it.
     """
 
     parse: Callable[[str], Any]
     check: Callable[[Given], Any] | None = None
-    render: Callable[[Any, str | None], str] = lambda value, _: str(value)
+    render: Callable[[Any, str | None], str] = _as_text
     expected: str = ""
     partial: bool = False
 
@@ -46,7 +55,7 @@ def number(low: int, high: int) -> Content:
 
 
 def limit(low: int, high: int, word: str = "max") -> Content:
-    """Return a number within bounds, or none; `word` is what the file calls that."""
+    """Return a number within bounds, or no limit, which the file calls `word`."""
     return Content(
         formats.parse_limit if word == "max" else formats.parse_limit_v1,
         lambda given: _limit(given, low, high),
@@ -59,7 +68,7 @@ def cpu_max_quota(low: int, high: int) -> Content:
     """Return the first word of cpu.max; the period stays as it is."""
 
     def render(quota_us: int, current: str | None) -> str:
-        if current is None:  # the kernel keeps the period when it is not written
+        if current is None:  # the kernel keeps the period that is not written
             return formats.render_limit(quota_us)
         period_us = formats.parse_cpu_max(current).period_us
         return formats.render_cpu_max(CpuMax(quota_us, period_us))
@@ -74,11 +83,14 @@ def cpu_max_quota(low: int, high: int) -> Content:
 
 
 def cpu_max_period(low: int, high: int) -> Content:
-    """Return the second word of cpu.max; alone it would be taken for a quota."""
+    """Return the second word of cpu.max.
+
+    The kernel would take a period that is written alone for a quota.
+    """
 
     def render(period_us: int, current: str | None) -> str:
         if current is None:
-            raise ValueError("the present cpu.max, whose quota stays")
+            raise ValueError("the current cpu.max, whose quota stays")
         quota_us = formats.parse_cpu_max(current).quota_us
         return formats.render_cpu_max(CpuMax(quota_us, period_us))
 
@@ -92,17 +104,17 @@ def cpu_max_period(low: int, high: int) -> Content:
 
 
 def cpu_list() -> Content:
-    """Return a list of CPUs or nodes, as the kernel would show it."""
+    """Return a list of CPUs or memory nodes, spelt as the kernel shows it."""
 
     def canonical(given: Given) -> str:
-        return formats.render_cpus(formats.parse_cpus(str(given)))
+        return render_cpus(parse_cpus(str(given)))
 
     return Content(
         canonical,
         canonical,
-        # Writing nothing at all changes nothing; an empty line empties the list.
+        # A write of no bytes does not reach the kernel; an empty line empties the list.
         lambda value, _: value or "\n",
-        expected=f"a list such as 0-3,8 of numbers below {formats.MAX_CPUS}",
+        expected=CPU_LIST_EXPECTED,
     )
 
 
@@ -159,68 +171,45 @@ def device_rate_v2(key: str) -> Content:
 
 def io_max() -> Content:
     """Return all of io.max; set with one line as the kernel takes it."""
-    keys = ("rbps", "wbps", "riops", "wiops")
 
     def check(given: Given) -> str:
         device, *pairs = str(given).split()
         if not pairs:
             raise ValueError(given)
-        for pair in pairs:
-            key, _, rate = pair.partition("=")
-            if key not in keys:
-                raise ValueError(given)
-            _limit(rate, 1, MAX_RATE)
-        return " ".join([_one_device([device]), *pairs])
+        line = " ".join([device, *pairs])
+        try:
+            check_text("io.max", line)
+        except ConversionError as exc:
+            raise ValueError(given) from exc
+        return line
 
+    keys = ", ".join(THROTTLE_KEYS)
     return Content(
-        formats.parse_devices,
-        check,
-        expected=f"MAJOR:MINOR and KEY=RATE for {', '.join(keys)}",
+        formats.parse_devices, check, expected=f"MAJOR:MINOR and KEY=RATE for {keys}"
     )
 
 
 def reading(parse: Callable[[str], Any]) -> Content:
-    """Return what can only be read."""
+    """Return a content that can be read but not set."""
     return Content(parse)
 
 
 def text() -> Content:
-    """Return anything, as it is: there is no rule to check it by."""
+    """Return the text itself, unchecked: for files that nriplugin has no rule for."""
     return Content(str.strip, str)
 
 
-def schemata() -> Content:
-    """Return resctrl's lines of `RESOURCE:DOMAIN=MASK;...`; set with one or more."""
-
-    def check(given: Given) -> str:
-        lines = str(given).splitlines()
-        for line in lines:
-            name, colon, domains = line.strip().partition(":")
-            if not (name and colon and all("=" in one for one in domains.split(";"))):
-                raise ValueError(line)
-        return "\n".join(lines or [""])
-
-    return Content(
-        formats.parse_schemata,
-        check,
-        # The kernel refuses a last line that has no end.
-        lambda value, _: f"{value}\n",
-        expected="lines such as L3:0=ff;1=ff",
-    )
-
-
-# What an unsigned 64-bit number holds, and what v1 keeps of operations per second: it
-# drops the upper bits, and of 2^32 remains 0, which stops the device.
-MAX_RATE = (1 << 64) - 1
+# cgroup v1 keeps operations per second in 32 bits and drops the upper ones: 2^32 would
+# become 0, which stops the device.
 MAX_OPERATIONS_V1 = (1 << 32) - 1
 _RATE_EXPECTED = "MAJOR:MINOR and a rate, or max"
 
 
 def whole(given: Given) -> int:
-    """Return a number that may be given as its ASCII digits, strictly.
+    """Return a whole number that is given as an int or as ASCII digits.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is neither.
     """
     if isinstance(given, int):
         return int(given)
@@ -251,4 +240,4 @@ def _one_device(words: list[str]) -> str:
 
 def _device_rate(given: Given) -> tuple[str, int]:
     *device, rate = str(given).split()
-    return _one_device(device), _limit(rate, 1, MAX_RATE)
+    return _one_device(device), _limit(rate, 1, MAX_NUMBER)

@@ -1,17 +1,15 @@
-"""What stands in the files: from text to values and back, without any I/O.
+"""The texts of the kernel's files, parsed into values. Pure.
 
-A parser gets what the kernel shows and raises ValueError when it is something else; its
-renderer makes the same text again. "No limit" is -1 for every file, whatever the file
-itself calls it (`max`, `-1`, or on cgroup v1 the largest multiple of a page).
+A parser takes the text that the kernel shows and raises ValueError for any other text.
+"No limit" is -1 in every value, whatever the file itself calls it: `max`, `-1`, or on
+cgroup v1 the largest multiple of a page. Only limits are rendered as text here: the
+other files that nriplugin writes hold plain numbers. Lists of CPUs are parsed by
+`convert.cpu_list`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 UNLIMITED = -1
 
@@ -19,11 +17,8 @@ UNLIMITED = -1
 # 4 KiB) or to a huge page, of which the largest is 16 GiB.
 _V1_NO_LIMIT = (1 << 63) - (1 << 34) - 1
 
-# The kernel's own bound (CONFIG_NR_CPUS); nodes are fewer. A list such as
-# 0-99999999999 must not fill our memory.
-MAX_CPUS = 8192
-
-# The unit of cpuacct.stat on v1; the same on every architecture of interest.
+# cpuacct.stat on v1 counts in ticks of 1/100 s on every architecture that Kubernetes
+# supports.
 USER_HZ = 100
 
 
@@ -34,9 +29,12 @@ class CpuMax(NamedTuple):
     period_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """One line of pressure: percentages of the time, and the time since ever."""
+class Stall(NamedTuple):
+    """One line of a pressure file.
+
+    The averages are percentages of the last 10, 60 and 300 seconds; the total is the
+    time since the cgroup was made.
+    """
 
     avg10: float
     avg60: float
@@ -44,12 +42,16 @@ class Stall:
     total_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pressure:
+class Pressure(NamedTuple):
     """Pressure stall information; `full` is absent for cpu before Linux 5.13."""
 
     some: Stall
     full: Stall | None
+
+    def as_dict(self) -> dict[str, dict[str, float] | None]:
+        """Return nested dictionaries, as JSON output has them."""
+        full = None if self.full is None else self.full._asdict()
+        return {"some": self.some._asdict(), "full": full}
 
 
 def parse_number(text: str) -> int:
@@ -67,13 +69,13 @@ def parse_limit(text: str) -> int:
 
 
 def parse_limit_v1(text: str) -> int:
-    """Read a number that may be -1, or too large to be a limit."""
+    """Read a number of v1; -1 and the number that v1 shows for it are no limit."""
     number = int(text)
     return UNLIMITED if number < 0 or number >= _V1_NO_LIMIT else number
 
 
 def render_limit(number: int, word: str = "max") -> str:
-    """Write a number, or what the file calls no limit."""
+    """Return the text of a limit; `word` is what the file calls no limit."""
     return word if number == UNLIMITED else str(number)
 
 
@@ -90,45 +92,8 @@ def parse_cpu_max(text: str) -> CpuMax:
 
 
 def render_cpu_max(value: CpuMax) -> str:
-    """Write both, so that neither is lost."""
+    """Return quota and period: the kernel would keep the period, not the quota."""
     return f"{render_limit(value.quota_us)} {value.period_us}"
-
-
-def parse_cpus(text: str) -> frozenset[int]:
-    """Read a list such as 0-3,8; also with strides, 0-7:1/2.
-
-    Raises:
-        ValueError: it is not a list, or a number is beyond what kernels have.
-    """
-    numbers: set[int] = set()
-    for part in text.strip().split(","):
-        if not part:
-            continue
-        bounds, _, stride = part.partition(":")
-        first, dash, last = bounds.partition("-")
-        low, high = _digits(first), _digits(last if dash else first)
-        if not low <= high < MAX_CPUS:
-            raise ValueError(f"{part!r}, expected numbers below {MAX_CPUS}, rising")
-        used, slash, group = stride.partition("/")
-        if not stride:
-            numbers.update(range(low, high + 1))
-            continue
-        taken, every = _digits(used), _digits(group)
-        if not slash or not 0 < taken <= every:
-            raise ValueError(f"{part!r}, expected FIRST-LAST:USED/GROUP")
-        numbers.update(n for n in range(low, high + 1) if (n - low) % every < taken)
-    return frozenset(numbers)
-
-
-def render_cpus(numbers: Iterable[int]) -> str:
-    """Write the shortest list, as the kernel shows it; none is an empty text."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def parse_counters(text: str) -> dict[str, int]:
@@ -140,15 +105,11 @@ def parse_counters(text: str) -> dict[str, int]:
     return counters
 
 
-def render_counters(counters: Mapping[str, int]) -> str:
-    """Write one line each."""
-    return "".join(f"{name} {number}\n" for name, number in counters.items())
-
-
 def parse_devices(text: str) -> dict[str, dict[str, int]]:
     """Read lines of a device and key=number: io.stat, io.max.
 
-    Some kernels end no line after a device without traffic: `7:1 7:0 8:0 rbytes=4096`.
+    Some kernels write no line end after a device without traffic, so one line may name
+    several devices: `7:1 7:0 8:0 rbytes=4096`.
     """
     devices: dict[str, dict[str, int]] = {}
     for line in text.splitlines():
@@ -162,15 +123,6 @@ def parse_devices(text: str) -> dict[str, dict[str, int]]:
             else:
                 fields = devices.setdefault(_device(word), {})
     return devices
-
-
-def render_devices(devices: Mapping[str, Mapping[str, int]]) -> str:
-    """Write one line each."""
-    return "".join(
-        " ".join([device, *(f"{key}={render_limit(n)}" for key, n in fields.items())])
-        + "\n"
-        for device, fields in devices.items()
-    )
 
 
 def parse_device_numbers(text: str) -> dict[str, int]:
@@ -187,11 +139,6 @@ def parse_device_numbers(text: str) -> dict[str, int]:
     return numbers
 
 
-def render_device_numbers(numbers: Mapping[str, int]) -> str:
-    """Write one line each."""
-    return render_counters(numbers)
-
-
 def parse_blkio(text: str) -> dict[str, dict[str, int]]:
     """Read v1's `8:0 Read 4096`; the last line, the sum of all, is left out."""
     devices: dict[str, dict[str, int]] = {}
@@ -202,15 +149,6 @@ def parse_blkio(text: str) -> dict[str, dict[str, int]]:
         device, what, number = words
         devices.setdefault(_device(device), {})[what.lower()] = int(number)
     return devices
-
-
-def render_blkio(devices: Mapping[str, Mapping[str, int]]) -> str:
-    """Write one line per device and kind."""
-    return "".join(
-        f"{device} {what.capitalize()} {number}\n"
-        for device, fields in devices.items()
-        for what, number in fields.items()
-    )
 
 
 def parse_pressure(text: str) -> Pressure:
@@ -233,47 +171,9 @@ def parse_pressure(text: str) -> Pressure:
     return Pressure(stalls["some"], stalls.get("full"))
 
 
-def render_pressure(pressure: Pressure) -> str:
-    """Write one or two lines, averages with two decimals."""
-    lines = []
-    for kind, stall in (("some", pressure.some), ("full", pressure.full)):
-        if stall is not None:
-            lines.append(
-                f"{kind} avg10={stall.avg10:.2f} avg60={stall.avg60:.2f} "
-                f"avg300={stall.avg300:.2f} total={stall.total_us}\n"
-            )
-    return "".join(lines)
-
-
 def parse_ids(text: str) -> tuple[int, ...]:
     """Read one process or thread per line."""
     return tuple(map(int, text.split()))
-
-
-def render_ids(ids: Iterable[int]) -> str:
-    """Write one per line."""
-    return "".join(f"{one}\n" for one in ids)
-
-
-def parse_meminfo(text: str) -> dict[str, int]:
-    """Read /proc/meminfo; amounts are in bytes, counts of pages stay counts."""
-    amounts = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        number, *unit = rest.split()
-        amounts[name] = int(number) * (1024 if unit == ["kB"] else 1)
-    return amounts
-
-
-def parse_schemata(text: str) -> dict[str, str]:
-    """Read resctrl's lines of `RESOURCE:DOMAIN=MASK;...`, which come indented."""
-    resources = {}
-    for line in text.splitlines():
-        name, colon, domains = line.strip().partition(":")
-        if not colon:
-            raise ValueError(f"{line!r}, expected RESOURCE:DOMAINS")
-        resources[name] = domains
-    return resources
 
 
 def _device(name: str) -> str:
@@ -281,9 +181,3 @@ def _device(name: str) -> str:
     if not (colon and major.isdecimal() and minor.isdecimal()):
         raise ValueError(f"{name!r}, expected a device MAJOR:MINOR")
     return name
-
-
-def _digits(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise ValueError(f"{text!r}, expected digits")
-    return int(text)

@@ -1,9 +1,8 @@
-"""What we know of the kernel's files: one row per type and version, with its bounds.
+"""The table of the kernel's files: one row per resource type and cgroup version.
 
-The bounds are those that kernels enforce (measured on 6.1, 6.12 and 7.2), so a mistake
-is named before the kernel answers EINVAL. Files that only some kernels have are listed
-with what they need; where such a file is absent, its type is not supported, which is
-not an error.
+The bounds come from `convert.validate` and `convert.curves`, so that a mistake is named
+before the kernel answers EINVAL. A row says what a kernel needs to have the file, if
+not every kernel has it; a missing file makes its type unsupported, which is no error.
 """
 
 from __future__ import annotations
@@ -12,17 +11,32 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.types import contents, formats
 from nriplugin.cgroup.types.registry import Resource, Type
+from nriplugin.convert.curves import MAX_SHARES, MAX_WEIGHT, MIN_SHARES, MIN_WEIGHT
+from nriplugin.convert.validate import (
+    MAX_BFQ_WEIGHT,
+    MAX_IO_WEIGHT,
+    MAX_NUMBER,
+    MAX_PERIOD_US,
+    MAX_PIDS,
+    MAX_QUOTA_US,
+    MAX_V1_IO_WEIGHT,
+    MIN_BFQ_WEIGHT,
+    MIN_IO_WEIGHT,
+    MIN_PERIOD_US,
+    MIN_QUOTA_US,
+    MIN_V1_IO_WEIGHT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.cgroup.types.contents import Content
 
-# Microseconds: 1 ms to 2^44-1 for a quota, 1 ms to 1 s for a period.
-_QUOTA = (1000, (1 << 44) - 1)
-_PERIOD = (1000, 1_000_000)
+_QUOTA = (MIN_QUOTA_US, MAX_QUOTA_US)
+_PERIOD = (MIN_PERIOD_US, MAX_PERIOD_US)
+# The kernel takes larger numbers and treats them as no limit; a caller who means that
+# says so.
 _MAX_BYTES = (1 << 63) - 1
-_MAX_PIDS = 1 << 22
 
 _BURST_SINCE = "Linux 5.14 or later"
 _IDLE_SINCE = "Linux 5.15 or later"
@@ -41,7 +55,7 @@ _COUNT = contents.reading(formats.parse_number)
 _COUNTERS = contents.reading(formats.parse_counters)
 _PRESSURE = contents.reading(formats.parse_pressure)
 _CPUS = contents.cpu_list()
-_RATE_V1 = contents.device_rate_v1(contents.MAX_RATE)
+_RATE_V1 = contents.device_rate_v1(MAX_NUMBER)
 _OPERATIONS_V1 = contents.device_rate_v1(contents.MAX_OPERATIONS_V1)
 _IDS = contents.reading(formats.parse_ids)
 _BLKIO = contents.reading(formats.parse_blkio)
@@ -68,7 +82,7 @@ def _reads_and_writes(text: str, read: str, write: str) -> dict[str, dict[str, i
 
 # Type, controller, file, content, what the kernel needs.
 _V1: tuple[tuple[Type, str, str, Content, str], ...] = (
-    (Type.CPU_SHARES, "cpu", "cpu.shares", contents.number(2, 262_144), ""),
+    (Type.CPU_SHARES, "cpu", "cpu.shares", contents.number(MIN_SHARES, MAX_SHARES), ""),
     (Type.CPU_IDLE, "cpu", "cpu.idle", _SWITCH, _IDLE_SINCE),
     (Type.CPU_QUOTA, "cpu", "cpu.cfs_quota_us", contents.limit(*_QUOTA, "-1"), ""),
     (Type.CPU_PERIOD, "cpu", "cpu.cfs_period_us", contents.number(*_PERIOD), ""),
@@ -76,7 +90,7 @@ _V1: tuple[tuple[Type, str, str, Content, str], ...] = (
         Type.CPU_BURST,
         "cpu",
         "cpu.cfs_burst_us",
-        contents.number(0, _QUOTA[1]),
+        contents.number(0, MAX_QUOTA_US),
         _BURST_SINCE,
     ),
     (Type.CPU_STAT, "cpu", "cpu.stat", _COUNTERS, ""),
@@ -125,20 +139,20 @@ _V1: tuple[tuple[Type, str, str, Content, str], ...] = (
     (Type.MEMORY_FAILCNT, "memory", "memory.failcnt", _COUNT, ""),
     (Type.MEMORY_PRESSURE, "cpuacct", "memory.pressure", _PRESSURE, _ANOLIS),
     (Type.MEMORY_QOS_LEVEL, "memory", "memory.qos_level", _MEMORY_LEVEL, _OPENEULER),
-    (Type.PIDS_MAX, "pids", "pids.max", contents.limit(0, _MAX_PIDS), ""),
+    (Type.PIDS_MAX, "pids", "pids.max", contents.limit(0, MAX_PIDS), ""),
     (Type.PIDS_CURRENT, "pids", "pids.current", _COUNT, ""),
     (
         Type.BLKIO_WEIGHT,
         "blkio",
         "blkio.weight",
-        contents.number(10, 1000),
+        contents.number(MIN_V1_IO_WEIGHT, MAX_V1_IO_WEIGHT),
         "the CFQ scheduler, Linux before 5.0",
     ),
     (
         Type.IO_BFQ_WEIGHT,
         "blkio",
         "blkio.bfq.weight",
-        contents.device_weight(1, 1000),
+        contents.device_weight(MIN_BFQ_WEIGHT, MAX_BFQ_WEIGHT),
         _BFQ,
     ),
     (Type.IO_READ_BPS, "blkio", "blkio.throttle.read_bps_device", _RATE_V1, ""),
@@ -151,17 +165,17 @@ _V1: tuple[tuple[Type, str, str, Content, str], ...] = (
         _OPERATIONS_V1,
         "",
     ),
-    # Only the recursive ones count what is below, as everything on v2 does.
+    # On v1 only the recursive files count the cgroups below; on v2 every file does.
     (Type.IO_BYTES, "blkio", "blkio.throttle.io_service_bytes_recursive", _BLKIO, ""),
     (Type.IO_OPERATIONS, "blkio", "blkio.throttle.io_serviced_recursive", _BLKIO, ""),
     (Type.IO_PRESSURE, "cpuacct", "io.pressure", _PRESSURE, _ANOLIS),
-    # Every hierarchy has these two; this one every node has.
+    # Every hierarchy has these two files; every node has the hierarchy of cpu.
     (Type.CGROUP_PROCS, "cpu", "cgroup.procs", _IDS, ""),
     (Type.CGROUP_THREADS, "cpu", "tasks", _IDS, ""),
 )
 
 _V2: tuple[tuple[Type, str, str, Content, str], ...] = (
-    (Type.CPU_WEIGHT, "cpu", "cpu.weight", contents.number(1, 10_000), ""),
+    (Type.CPU_WEIGHT, "cpu", "cpu.weight", contents.number(MIN_WEIGHT, MAX_WEIGHT), ""),
     (Type.CPU_IDLE, "cpu", "cpu.idle", _SWITCH, _IDLE_SINCE),
     (Type.CPU_QUOTA, "cpu", "cpu.max", contents.cpu_max_quota(*_QUOTA), ""),
     (Type.CPU_PERIOD, "cpu", "cpu.max", contents.cpu_max_period(*_PERIOD), ""),
@@ -169,7 +183,7 @@ _V2: tuple[tuple[Type, str, str, Content, str], ...] = (
         Type.CPU_BURST,
         "cpu",
         "cpu.max.burst",
-        contents.number(0, _QUOTA[1]),
+        contents.number(0, MAX_QUOTA_US),
         _BURST_SINCE,
     ),
     (Type.CPU_STAT, "", "cpu.stat", _COUNTERS, ""),
@@ -217,20 +231,20 @@ _V2: tuple[tuple[Type, str, str, Content, str], ...] = (
     (Type.MEMORY_EVENTS, "memory", "memory.events", _COUNTERS, ""),
     (Type.MEMORY_PRESSURE, "", "memory.pressure", _PRESSURE, _PSI),
     (Type.MEMORY_QOS_LEVEL, "memory", "memory.qos_level", _MEMORY_LEVEL, _OPENEULER),
-    (Type.PIDS_MAX, "pids", "pids.max", contents.limit(0, _MAX_PIDS), ""),
+    (Type.PIDS_MAX, "pids", "pids.max", contents.limit(0, MAX_PIDS), ""),
     (Type.PIDS_CURRENT, "pids", "pids.current", _COUNT, ""),
     (
         Type.IO_WEIGHT,
         "io",
         "io.weight",
-        contents.device_weight(1, 10_000),
+        contents.device_weight(MIN_IO_WEIGHT, MAX_IO_WEIGHT),
         "CONFIG_BLK_CGROUP_IOCOST",
     ),
     (
         Type.IO_BFQ_WEIGHT,
         "io",
         "io.bfq.weight",
-        contents.device_weight(1, 1000),
+        contents.device_weight(MIN_BFQ_WEIGHT, MAX_BFQ_WEIGHT),
         _BFQ,
     ),
     (Type.IO_READ_BPS, "io", "io.max", contents.device_rate_v2("rbps"), ""),
@@ -267,12 +281,10 @@ _HUGE_PAGES = {
 
 
 def known_resources(version: int) -> Iterator[Resource]:
-    """Yield what a version of cgroups has; nothing for version 0."""
-    for row in {1: _V1, 2: _V2}.get(version, ()):
+    """Yield the resources that a version of cgroups has."""
+    for row in _V1 if version == 1 else _V2:
         type_, controller, file, content, needs = row
         yield Resource(type_, version, controller, file, content, needs)
-    if version not in (1, 2):
-        return
     for size, type_ in _HUGE_PAGES.items():
         file, content = f"hugetlb.{size}.max", _BYTES_V2
         if version == 1:

@@ -1,14 +1,13 @@
-"""What a cgroup is using and what holds it back: the same answers from v1 and v2.
+"""What a cgroup uses and what limits it: the same answers from cgroup v1 and v2.
 
-Times are in nanoseconds, amounts in bytes, -1 is no limit. What one version does not
-count is None, never a made-up zero. Counters include everything below the cgroup.
+Times are in nanoseconds and amounts in bytes; -1 is no limit. A number that one version
+does not count is None, never zero. Counters include all cgroups below the one asked.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from errno import ENOENT, EOPNOTSUPP
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.types.formats import USER_HZ
 from nriplugin.cgroup.types.registry import Type
@@ -22,8 +21,7 @@ _NS_PER_US = 1000
 _NS_PER_TICK = 1_000_000_000 // USER_HZ
 
 
-@dataclass(frozen=True, slots=True)
-class CpuUsage:
+class CpuUsage(NamedTuple):
     """Time on CPUs. v1 counts user and system in ticks of 10 ms."""
 
     total_ns: int
@@ -31,8 +29,7 @@ class CpuUsage:
     system_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class CpuStat:
+class CpuStat(NamedTuple):
     """How often and how long the quota held back; bursts from Linux 5.14 on."""
 
     periods: int
@@ -42,8 +39,7 @@ class CpuStat:
     burst_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStat:
+class MemoryStat(NamedTuple):
     """What the memory is used for."""
 
     anon: int
@@ -61,8 +57,7 @@ class MemoryStat:
     major_page_faults: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEvents:
+class MemoryEvents(NamedTuple):
     """How often memory ran short; v1 counts only reaching the limit, and kills."""
 
     low: int | None
@@ -72,8 +67,7 @@ class MemoryEvents:
     oom_kill: int
 
 
-@dataclass(frozen=True, slots=True)
-class IoStat:
+class IoStat(NamedTuple):
     """Traffic with one block device."""
 
     device: str  # MAJOR:MINOR
@@ -83,8 +77,7 @@ class IoStat:
     writes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pids:
+class Pids(NamedTuple):
     """Tasks, and how many are allowed."""
 
     current: int

@@ -1,31 +1,31 @@
-"""Which file holds what, on either version of cgroups.
+"""Resource types: what can be read or set, and which file holds it on each version.
 
-A type says what one wants to know or set and is the same on both versions. It has the
-v1 name where v1 has it (`cpu.cfs_quota_us` is cgroup v2's `cpu.max`). Numbers on a
-scale of their own have a type of their own: `cpu.shares` is only on v1, `cpu.weight`
-only on v2, and likewise `memory.memsw.limit_in_bytes` (memory and swap together)
-against `memory.swap.max` (swap alone), and `blkio.weight` against `io.weight`. Turning
-one into the other is a decision, which is not taken here.
+A `Type` names what a caller wants to read or set and is the same on both versions of
+cgroups. It has the v1 name where v1 has the file: `cpu.cfs_quota_us` is part of
+cgroup v2's `cpu.max`. Two files whose numbers are on different scales are two types:
+`cpu.shares` is only on v1 and `cpu.weight` only on v2, and likewise
+`memory.memsw.limit_in_bytes` (memory and swap together) and `memory.swap.max` (swap
+alone), and `blkio.weight` and `io.weight`. Converting one into the other is a decision,
+which `convert` takes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from errno import EBADMSG
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Self
 
     from nriplugin.cgroup.types.contents import Content, Given
 
 
 class Type(StrEnum):
-    """What is asked for, whatever the version calls it."""
+    """What a caller reads or sets, whatever the cgroup version calls it."""
 
     CPU_SHARES = "cpu.shares"
     CPU_WEIGHT = "cpu.weight"
@@ -83,17 +83,12 @@ class Type(StrEnum):
     CGROUP_PROCS = "cgroup.procs"
     CGROUP_THREADS = "tasks"
 
-    # Not cgroups, but files in a tree all the same (see system.py).
-    MEMINFO = "meminfo"
-    RESCTRL_SCHEMATA = "schemata"
 
+class Resource(NamedTuple):
+    """One type on one cgroup version.
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One type on one version.
-
-    `version` is 0 for files that are no cgroup's; `controller` is then empty. `needs`
-    says what a kernel must be for the file to be there, if not every one has it.
+    `controller` is empty for files that every v2 cgroup has. `needs` says what a kernel
+    needs to have the file, if not every kernel has it.
     """
 
     type: str
@@ -102,37 +97,32 @@ class Resource:
     file: str
     content: Content
     needs: str = ""
-    validator: Callable[[Given], str | None] | None = None
 
     @classmethod
     def of(
         cls, version: int, controller: str, file: str, content: Content, type: str = ""
     ) -> Self:
-        """Describe a file that has no name here: its type is `controller/file`."""
+        """Describe a file that `Type` does not list: its type is `controller/file`."""
         default = f"{controller}/{file}" if controller else file
         return cls(type or default, version, controller, file, content)
 
-    def with_validator(self, validator: Callable[[Given], str | None]) -> Resource:
-        """Return the same with a further check: it says what was expected, or None."""
-        return replace(self, validator=validator)
-
     def path(self, cgroup: str) -> str:
-        """Return where the file of a cgroup is: v1 has a tree per controller."""
+        """Return the path of a cgroup's file; v1 has a tree per controller."""
         parent = "" if cgroup == "/" else cgroup
         if self.version == 1:
             return f"/{self.controller}{parent}/{self.file}"
         return f"{parent}/{self.file}"
 
     def parse(self, content: str) -> Any:  # noqa: ANN401 # by type, see contents.py
-        """Return this type's value from the content of the file.
+        """Return this type's value from the text of the file.
 
         Raises:
-            CgroupError: it is something else than this file has.
+            CgroupError: the text is not one that this file can have.
         """
         return self.parse_at(self.file, content)
 
     def parse_at(self, path: str, content: str) -> Any:  # noqa: ANN401
-        """Return the same, with an error that says which file it was."""
+        """Return the same as `parse`; an error then names the path."""
         try:
             return self.content.parse(content)
         except (ValueError, KeyError) as exc:
@@ -140,19 +130,19 @@ class Resource:
             raise CgroupError("parse", path, shown, EBADMSG, str(exc)) from exc
 
     def validate(self, value: Given) -> None:
-        """Refuse what the kernel would refuse, or take for something else.
+        """Refuse a value that the kernel would refuse, or take for another one.
 
         Raises:
-            ConfigError: in one line: type, value, and what was expected.
+            ConfigError: one line with the type, the value, and what was expected.
         """
         self._checked(value)
 
     def format(self, value: Given, current: str | None = None) -> str:
-        """Return what is to be written; the rest of the present content is kept.
+        """Return the text to write; a partial type keeps the rest of `current`.
 
         Raises:
             ConfigError: the value is not valid.
-            CgroupError: the present content makes no sense.
+            CgroupError: `current` is not a text that this file can have.
         """
         checked = self._checked(value)
         if current is not None and self.content.partial:
@@ -169,21 +159,19 @@ class Resource:
                 f"{self.type}: {value!r}, expected nothing: it is read only"
             )
         try:
-            checked = check(value)
+            return check(value)
         except (ValueError, TypeError):
             raise ConfigError(
                 f"{self.type}: {value!r}, expected {self.content.expected}"
             ) from None
-        if self.validator is not None and (expected := self.validator(value)):
-            raise ConfigError(f"{self.type}: {value!r}, expected {expected}")
-        return checked
 
 
 class Registry:
-    """The resources of one version, by type."""
+    """The resources of one cgroup version, by type."""
 
     def __init__(self, version: int) -> None:
-        """Start with what we know of the version; 0 starts empty."""
+        """Begin with the kernel's files of cgroup version 1 or 2."""
+        # Late, because kernel_files imports Resource and Type from this module.
         from nriplugin.cgroup.types.kernel_files import known_resources
 
         self.version = version
@@ -195,10 +183,10 @@ class Registry:
         return iter(self._resources.values())
 
     def add(self, resource: Resource) -> None:
-        """Add one, or replace the one of the same type.
+        """Add a resource, or replace the one of the same type.
 
         Raises:
-            ConfigError: it is for another version.
+            ConfigError: the resource is for another cgroup version.
         """
         if resource.version != self.version:
             raise ConfigError(

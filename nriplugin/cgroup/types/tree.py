@@ -1,12 +1,12 @@
-"""A node's cgroups by resource type: what everybody above uses.
+"""`Tree`: a node's cgroups, read and set by resource type.
 
-The same call reads or sets the same thing on v1 and v2, on the node or in a VM's guest.
+It joins `Files` (the node's, or those of a VM's guest) with the `Registry` of the
+node's cgroup version, so that the same call reads or sets the same thing on v1 and v2.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.cgroup.types.registry import Registry
 from nriplugin.errors import CgroupError
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.registry import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Support:
-    """Whether there is such a file, and how we know."""
+class Support(NamedTuple):
+    """Whether a kernel has a file, and what that was concluded from."""
 
     supported: bool
     reason: str
@@ -29,7 +28,7 @@ class Support:
 
 
 class Tree:
-    """Files with the meaning that a registry gives them."""
+    """The cgroups of one node: its files, and the registry of its cgroup version."""
 
     def __init__(
         self, files: Files, version: int, registry: Registry | None = None
@@ -40,7 +39,7 @@ class Tree:
         self._support: dict[str, Support] = {}
 
     def path(self, type: str, cgroup: str) -> str:
-        """Return where a type's file is: `/kubepods` is `/kubepods/cpu.max` on v2.
+        """Return the path of a type's file, such as `/kubepods/cpu.max` on v2.
 
         Raises:
             ConfigError: this version has no such type.
@@ -48,10 +47,10 @@ class Tree:
         return self.registry.get(type).path(cgroup)
 
     def supported(self, type: str, cgroup: str) -> Support:
-        """Say whether this kernel has the file; asked once per type.
+        """Say whether this kernel has the file; the answer is remembered per type.
 
-        What is only missing in this place, because the cgroup is gone or its controller
-        is off, says nothing about the kernel and is not remembered.
+        A file that is missing in this cgroup only, because the cgroup is gone or its
+        controller is off, says nothing about the kernel and is not remembered.
         """
         known = self._support.get(type)
         if known is None:
@@ -62,31 +61,31 @@ class Tree:
         return known
 
     def read(self, type: str, cgroup: str) -> str:
-        """Return the text of the file, as it is.
+        """Return the text of the file, unchanged.
 
         Raises:
             ConfigError: this version has no such type.
-            CgroupError: it cannot be read.
+            CgroupError: the file cannot be read.
         """
         return self.files.read(self.registry.get(type).path(cgroup))
 
     def get(self, type: str, cgroup: str) -> Any:  # noqa: ANN401 # by type
-        """Return the value: a number (-1 is no limit), or what contents.py says.
+        """Return the parsed value: a number (-1 is no limit), or what formats.py has.
 
         Raises:
             ConfigError: this version has no such type.
-            CgroupError: it cannot be read, or makes no sense.
+            CgroupError: the file cannot be read, or its text not parsed.
         """
         resource = self.registry.get(type)
         path = resource.path(cgroup)
         return resource.parse_at(path, self.files.read(path))
 
     def set(self, type: str, cgroup: str, value: Given) -> None:
-        """Write a value; what else the file holds is kept.
+        """Write a value; a partial type keeps the rest of its file.
 
         Raises:
             ConfigError: this version has no such type, or the value is not valid.
-            CgroupError: it cannot be written.
+            CgroupError: the file cannot be written.
         """
         resource = self.registry.get(type)
         path = resource.path(cgroup)
@@ -95,7 +94,8 @@ class Tree:
         self.files.write(path, resource.format(value, current))
 
     def children(self, cgroup: str) -> list[str]:
-        """Return the names of the cgroups in a cgroup, sorted."""
+        """Return the names of the cgroups directly below a cgroup, sorted."""
+        # On v1 every hierarchy has the kubelet's cgroups; every node has that of cpu.
         return self.files.children(f"/cpu{cgroup}" if self.version == 1 else cgroup)
 
     def _look(self, resource: Resource, cgroup: str) -> tuple[Support, bool]:
@@ -114,6 +114,7 @@ class Tree:
             return Support(
                 False, f"controller {resource.controller} is off in {directory}"
             ), False
+        # The root cgroup has no limits, so a file that it lacks may be in all others.
         needs = f", it needs {resource.needs}" if resource.needs else ""
         return Support(False, f"{path} is not there{needs}"), cgroup != "/"
 

@@ -1,4 +1,9 @@
-"""What was written, as long as it is taken for granted."""
+"""Remembers what was written, so that the same update again costs a look-up only.
+
+An entry counts for `refresh_s` seconds. After that the file is read again, because
+another program may have changed it. A write drops the entries of files that it changed
+as a side effect, and of other types in the same file whose value it replaced.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,8 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.writing.updates import Change, Update
 
 
-class _Known(NamedTuple):
-    """What a file was given, until when that counts, and what to say until then."""
+class _CachedValue(NamedTuple):
+    """A value that was written, until when it counts, and the outcome until then."""
 
     value: str | int
     expires: float
@@ -25,7 +30,7 @@ class _Known(NamedTuple):
 
 
 class Cache:
-    """The values that were written, or seen in a file, not longer ago than allowed."""
+    """The values that were written, or read from a file, within `refresh_s`."""
 
     def __init__(
         self, registry: Registry, refresh_s: float, clock: Callable[[], float]
@@ -33,23 +38,23 @@ class Cache:
         self._registry = registry
         self._refresh_s = refresh_s
         self._clock = clock
-        self._known: dict[str, _Known] = {}
-        self._keys: dict[str, set[str]] = {}  # cgroup -> its keys in _known
+        self._values: dict[str, _CachedValue] = {}
+        self._keys: dict[str, set[str]] = {}  # cgroup -> its keys in _values
 
     def __len__(self) -> int:
-        return len(self._known) + len(self._keys)
+        return len(self._values) + len(self._keys)
 
     def look_up(
         self, latest: dict[str, Update], cacheable: bool
     ) -> tuple[dict[str, Outcome], list[Update]]:
-        """Return the outcomes of what is known to be there, and the rest."""
+        """Return the outcomes of updates that are cached, and the other updates."""
         if not cacheable:
             return {}, list(latest.values())
-        now, known = self._clock(), self._known
+        now, values = self._clock(), self._values
         outcomes: dict[str, Outcome] = {}
         rest: list[Update] = []
         for key, update in latest.items():
-            entry = known.get(key)
+            entry = values.get(key)
             if (
                 entry is not None
                 and entry.value == update.value
@@ -60,8 +65,8 @@ class Cache:
                 rest.append(update)
         return outcomes, rest
 
-    def remember(self, change: Change, there: str) -> None:
-        """Note that a file was given what it is to hold, and what it shows since."""
+    def remember(self, change: Change, held: str) -> None:
+        """Note that a file was given its content, and what it holds since."""
         if not change.updates or self._refresh_s <= 0:
             return
         expires = self._clock() + self._refresh_s
@@ -74,47 +79,47 @@ class Cache:
                 change.content,
                 reason="written before",
             )
-            self._known[update.key] = _Known(update.value, expires, skipped)
+            self._values[update.key] = _CachedValue(update.value, expires, skipped)
             keys.add(update.key)
         if len(keys) > len(change.updates):
-            self._recheck(change, there, keys)
+            self._recheck(change, held, keys)
 
-    def _recheck(self, change: Change, there: str, keys: set[str]) -> None:
-        """Drop what a write of one type has changed of others in the same cgroup."""
-        spoilt = SIDE_EFFECTS.get(change.resource.file, ())
+    def _recheck(self, change: Change, held: str, keys: set[str]) -> None:
+        """Drop values of other types in the same cgroup that a write has changed."""
+        overwritten = SIDE_EFFECTS.get(change.resource.file, ())
         for key in [*keys]:
-            skipped = self._known[key].skipped
+            skipped = self._values[key].skipped
             if skipped.path == change.path:
-                valid = self._still_there(skipped, there)
+                valid = self._still_held(skipped, held)
             else:
-                valid = skipped.path.rpartition("/")[2] not in spoilt
+                valid = skipped.path.rpartition("/")[2] not in overwritten
             if not valid:
                 keys.discard(key)
-                del self._known[key]
+                del self._values[key]
 
-    def _still_there(self, skipped: Outcome, there: str) -> bool:
-        """Whether a file that another type was written to has its own value still."""
+    def _still_held(self, skipped: Outcome, held: str) -> bool:
+        """Whether a file still has this type's value after another type's write."""
         resource = self._registry.get(skipped.update.type)
         content = skipped.content
         if resource.content.partial:
             try:
-                content = resource.format(skipped.update.value, there)
+                content = resource.format(skipped.update.value, held)
             except (CgroupError, ConfigError):
                 return False
-        return same(resource.file, content, there)
+        return same(resource.file, content, held)
 
     def drop(self, change: Change) -> None:
-        """Take nothing of a file for granted."""
+        """Drop all values of one file."""
         keys = self._keys.get(change.cgroup, set())
         for key in [*keys]:
-            if self._known[key].skipped.path == change.path:
+            if self._values[key].skipped.path == change.path:
                 keys.discard(key)
-                del self._known[key]
+                del self._values[key]
 
     def forget(self, cgroup: str) -> None:
-        """Drop everything of a cgroup, and of all below it."""
+        """Drop all values of a cgroup and of the cgroups below it."""
         below = f"{cgroup.rstrip('/')}/"
         gone = [name for name in self._keys if name == cgroup or name.startswith(below)]
         for name in gone:
             for key in self._keys.pop(name):
-                del self._known[key]
+                del self._values[key]

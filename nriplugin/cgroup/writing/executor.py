@@ -1,23 +1,23 @@
-"""Turns updates into writes: no more of them than needed, none that cannot be undone.
+"""`Executor`: turns updates into writes, no more than needed, each of them undoable.
 
-* What was written is remembered, and an update that says the same again costs a
-  look-up, until the value is `refresh_s` old. Then the file is looked at again:
-  somebody may have changed it.
-* A file that holds the value already is not written: the kernel would rebuild its
-  scheduling domains, or reclaim memory, for nothing. Updates that are not cacheable
-  are always written.
-* With a journal, the original value is committed before the file is touched. If that
-  fails the update is refused.
-* One update's failure is its own: the others of the batch go on, and nothing is raised
-  for what the kernel says. A type that the registry lacks is a mistake of the caller's
-  and is raised before anything is written.
+* A value that was written is cached, and the same update again costs a look-up, until
+  the value is `refresh_s` old. Then the file is read again, because another program may
+  have changed it.
+* A file that already holds the value is not written: the kernel would rebuild its
+  scheduling domains, or reclaim memory, for nothing. Updates that are not cacheable are
+  always written.
+* With a journal, the original value is committed before the file is written. If the
+  commit fails, the update is refused.
+* A failed update does not stop the others of its batch, and no error of the kernel is
+  raised. A type that the registry lacks is a mistake of the caller and is raised before
+  anything is written.
 
-Safe to use from several threads: one lock, held for the whole of a batch, so that a
-leveled update is never interleaved with another. A caller whose values depend on what
-it reads holds the same lock over both: `with executor.exclusive():`. A write to a
-memory limit may block for as long as the kernel reclaims; whoever must not wait for
-that has an executor of their own. Executors of other processes are kept apart by the
-journal that they share.
+An executor may be used by several threads. One lock is held for the whole of a batch,
+so that two leveled updates never interleave. A caller whose values depend on files that
+it reads holds the same lock over reading and writing: `with executor.exclusive():`. A
+write to a memory limit may block for as long as the kernel reclaims, so a thread that
+must not wait needs an executor of its own. Executors of other processes are excluded by
+the journal that they share.
 """
 
 from __future__ import annotations
@@ -27,38 +27,40 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.entries import entries_of, gone
 from nriplugin.cgroup.writing.cache import Cache
 from nriplugin.cgroup.writing.file_writer import FileWriter, Result
+from nriplugin.cgroup.writing.journal_entries import entries_of, gone
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.cgroup.writing.leveled import downwards, upwards
+from nriplugin.cgroup.writing.merging import MERGES
 from nriplugin.cgroup.writing.planning import UpdatePlan
-from nriplugin.cgroup.writing.quirks import lift_quotas, needed
 from nriplugin.cgroup.writing.updates import Outcome, Status
+from nriplugin.cgroup.writing.write_order import lift_quotas, needed
 from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from nriplugin.cgroup.journal.journal import Journal
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.cgroup.writing.journal_entries import OriginalsJournal
     from nriplugin.cgroup.writing.updates import Change, Update, Writer
 
 REFRESH_S = 60.0
 
-# A cgroup may go long after it was forgotten, such as a pod's after its sandbox. So
-# after so many of them all rows of the journal are looked at.
+# The kubelet removes a pod's cgroup long after its sandbox ended, so `forget` finds it
+# still there and keeps its rows. After this many calls all rows of the journal are
+# checked.
 _SWEEP_EVERY = 100
 
 
 class Executor:
-    """The one who writes, for one tree."""
+    """Writes the files of one tree."""
 
     def __init__(
         self,
         tree: Tree,
         *,
-        journal: Journal | None = None,
+        journal: OriginalsJournal | None = None,
         writer: Writer | None = None,
         refresh_s: float = REFRESH_S,
         clock: Callable[[], float] = time.monotonic,
@@ -67,16 +69,16 @@ class Executor:
         """Begin with an empty cache.
 
         Args:
-            tree: what is written.
-            journal: where originals are kept; a journal is for one tree.
-            writer: asked first (see `Writer`).
-            refresh_s: how long a written value is taken for granted.
-            clock: seconds, for the above.
+            tree: whose files are written.
+            journal: stores original values; a journal is for one tree only.
+            writer: is asked before a file is written (see `Writer`).
+            refresh_s: how long a written value stays in the cache.
+            clock: the seconds that `refresh_s` is counted in.
             trace: called with path and content after every write that succeeded.
         """
         self._tree = tree
         self._journal = journal
-        self._hands = FileWriter(tree, writer, trace)
+        self._file_writer = FileWriter(tree, writer, trace)
         self._cache = Cache(tree.registry, refresh_s, clock)
         self._lock = threading.RLock()
         self._forgotten = 0  # since the last sweep
@@ -85,9 +87,10 @@ class Executor:
     def exclusive(self) -> Iterator[None]:
         """Keep other threads and processes from writing between a read and an update.
 
-        It may be entered again from inside. Without a journal it excludes the other
-        threads that use this executor; with one, everybody who uses the same journal.
-        Nothing is raised where the journal cannot be locked: the update says so.
+        The same thread may enter again. Without a journal, the other threads that use
+        this executor are excluded; with one, so are all threads and processes that use
+        the same journal. If the journal cannot be locked nothing is raised here: the
+        updates inside are then refused, with the reason in their outcomes.
         """
         with self._lock, ExitStack() as held:
             if self._journal is not None:
@@ -96,7 +99,7 @@ class Executor:
             yield
 
     def update(self, update: Update, cacheable: bool = True) -> Outcome:
-        """Write one value, unless it is there.
+        """Write one value, unless the file holds it.
 
         Raises:
             ConfigError: the type is not in the registry.
@@ -106,9 +109,9 @@ class Executor:
     def update_batch(
         self, updates: Iterable[Update], cacheable: bool = True
     ) -> list[Outcome]:
-        """Write values in their order; of several for the same, only the last.
+        """Write values in the order given; of several with one key, only the last.
 
-        Within a cgroup, the kernel's order goes first (see quirks.py).
+        Within a cgroup, the kernel's rules about order come first (write_order.py).
 
         Raises:
             ConfigError: a type is not in the registry; nothing is written.
@@ -116,9 +119,9 @@ class Executor:
         latest = {update.key: update for update in updates}
         with self._lock:
             outcomes, rest = self._cache.look_up(latest, cacheable)
-            if not rest:  # as nearly always
+            if not rest:  # the usual case: every value is in the cache
                 return list(outcomes.values())
-            plan = UpdatePlan(self._tree, self._hands, [rest])
+            plan = UpdatePlan(self._tree, self._file_writer, [rest])
             self._carry_out(plan, lambda: self._write_batch(plan, not cacheable))
         outcomes |= plan.outcomes
         return [outcomes[key] for key in latest]
@@ -126,11 +129,12 @@ class Executor:
     def leveled_update_batch(
         self, levels: Sequence[Sequence[Update]], cacheable: bool = True
     ) -> list[Outcome]:
-        """Write a branch of the tree, given from the top down, so that all of it fits.
+        """Write a branch of the tree, given from the top down.
 
-        Parents are first given the merge of what they hold and what they shall hold,
-        then everybody the exact value from the bottom up (see leveled.py). A file that
-        holds its value is not written, cacheable or not.
+        From the top down, parents first get the merge of what they hold and what they
+        are to hold; from the bottom up, every cgroup then gets its exact value (see
+        leveled.py and merging.py). So no cgroup is ever too large for its parent. A
+        file that holds its value is not written, cacheable or not.
 
         Raises:
             ConfigError: a type is not in the registry; nothing is written.
@@ -143,22 +147,24 @@ class Executor:
             asked = {update.key: update for update in rest}
             plan = UpdatePlan(
                 self._tree,
-                self._hands,
-                # Of several for the same, the last one, at the first one's level.
+                self._file_writer,
+                # Of several with one key, the last value counts, at the level of the
+                # first.
                 [
                     [asked.pop(u.key) for u in level if u.key in asked]
                     for level in levels
                 ],
+                MERGES,
             )
             self._carry_out(plan, lambda: self._write_levels(plan))
         outcomes |= plan.outcomes
         return [outcomes[key] for key in latest]
 
     def forget(self, cgroup: str) -> None:
-        """Drop what is remembered of a cgroup that ended, and of all below it.
+        """Drop the cached values of a cgroup that ended, and of those below it.
 
-        The journal keeps its rows of files that are still there: a pod's cgroup
-        outlives its sandbox, and what was written to it is to be undone.
+        The journal keeps the rows of files that still exist: a pod's cgroup outlives
+        its sandbox, and `restore` has to undo what was written to it.
         """
         with self._lock:
             self._forget(cgroup)
@@ -166,18 +172,21 @@ class Executor:
             if self._forgotten >= _SWEEP_EVERY:
                 self.sweep()
 
-    def original(self, path: str, there: str) -> str | None:
-        """Return what a file held before us, if what is there now is ours."""
+    def original(self, path: str, held: str) -> str | None:
+        """Return what a file held before nriplugin wrote to it.
+
+        None if what it holds now is not a value that nriplugin wrote.
+        """
         if self._journal is None:
             return None
         with self._lock, suppress(JournalError):
             row = self._journal.row(path)
-            if row is not None and row.is_ours(there):
+            if row is not None and row.is_ours(held):
                 return None if gone(self._tree.files, [row]) else row.original
         return None
 
     def sweep(self) -> None:
-        """Drop what the journal has of files that are gone."""
+        """Drop the journal's rows of files that are gone."""
         with self._lock:
             self._forgotten = 0
             self._drop_gone()
@@ -187,6 +196,8 @@ class Executor:
             self._read(plan)
             write()
             return
+        # The lock is held from reading the files to writing them: otherwise another
+        # process could write in between, and its value would never be recorded.
         try:
             with self._journal.exclusive():
                 self._read(plan)
@@ -212,8 +223,10 @@ class Executor:
         done = []
         for step, result in self._write(None, [*plan.first, *downwards(plan.levels)]):
             if result.status is not Status.WRITTEN:
-                continue  # the second pass tries again, and its answer counts
+                continue  # the second pass tries again, and its outcome counts
             done.append(step)
+            # The parent holds its exact value already: the second pass will leave it
+            # out, so this is its outcome.
             if step.path in final and step.content == final[step.path].content:
                 self._note(plan, step, result)
         self._write(plan, upwards(plan.levels, done))
@@ -222,17 +235,21 @@ class Executor:
     def _write(
         self, plan: UpdatePlan | None, steps: Sequence[Change]
     ) -> list[tuple[Change, Result]]:
-        """Journal and write; without a plan, values that only stay for a moment."""
+        """Record the originals, then write.
+
+        Without a plan, the values are those of a first pass: they are not cached and
+        have no outcome.
+        """
         if not steps:
             return []
         if self._journal is not None:
             self._journal.record(entries_of(self._tree.files, steps))
         results = []
         for step in steps:
-            result = self._hands.write(step)
+            result = self._file_writer.write(step)
             if self._journal is not None and result.status is Status.WRITTEN:
-                there = step.content if result.held is None else result.held
-                self._journal.settle(step.path, step.content, there)
+                now = step.content if result.held is None else result.held
+                self._journal.settle(step.path, step.content, now)
             if plan is None:
                 self._cache.drop(step)
             else:
@@ -241,9 +258,9 @@ class Executor:
         return results
 
     def _note(self, plan: UpdatePlan, change: Change, result: Result) -> None:
-        """Give the updates of a file their outcome, and remember it."""
-        file, there = change.resource.file, result.held
-        differs = there is not None and not same(file, change.content, there)
+        """Give the updates of a file their outcome, and cache the value."""
+        file, held = change.resource.file, result.held
+        differs = held is not None and not same(file, change.content, held)
         for update in change.updates:
             plan.outcomes[update.key] = Outcome(
                 update,
@@ -253,18 +270,18 @@ class Executor:
                 result.operation,
                 result.errno,
                 result.reason,
-                there if differs else None,
+                held if differs else None,
                 result.by_writer,
             )
         if result.status in (Status.WRITTEN, Status.SKIPPED):
-            self._cache.remember(change, change.content if there is None else there)
+            self._cache.remember(change, change.content if held is None else held)
         elif result.status is Status.GONE:
             self._forget(change.cgroup)
         else:
             self._cache.drop(change)
 
     def _skip_the_rest(self, plan: UpdatePlan, changes: Iterable[Change]) -> None:
-        """Settle what needed no write; the file was read, so that is remembered too."""
+        """Give updates that needed no write their outcome, and cache what was read."""
         reason = "the file holds it already"
         for change in changes:
             if any(update.key not in plan.outcomes for update in change.updates):
@@ -277,6 +294,7 @@ class Executor:
 
     def _drop_gone(self, below: str | None = None) -> None:
         if self._journal is not None:
-            with suppress(JournalError):  # the rows stay: they say nothing wrong
+            # On an error the rows stay. That is harmless: `restore` checks each file.
+            with suppress(JournalError):
                 rows = self._journal.rows(below)
                 self._journal.forget(gone(self._tree.files, rows))

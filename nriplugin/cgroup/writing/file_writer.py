@@ -1,6 +1,8 @@
-"""One write, done the way this file's kernel wants it, and looked at afterwards.
+"""One write of one file, with the kernel's quirks handled, and read back afterwards.
 
-The executor and `restore` write nothing except through here.
+The executor and `restore` write files only through `FileWriter.write`. It asks systemd
+first where there is a `Writer`, keeps the burst that a write of cpu.max may change, and
+turns errors into a status with a reason. It never raises for what the kernel answers.
 """
 
 from __future__ import annotations
@@ -8,10 +10,10 @@ from __future__ import annotations
 from errno import ENODEV, ENOENT, EOPNOTSUPP
 from typing import TYPE_CHECKING, NamedTuple
 
+from nriplugin.cgroup.writing.error_meanings import explain
 from nriplugin.cgroup.writing.kernel_text import same, writes
 from nriplugin.cgroup.writing.quirks import (
     below_use,
-    explain,
     held,
     keep_burst,
     stored_burst,
@@ -30,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class Result(NamedTuple):
-    """What became of a file."""
+    """What came of a write to a file."""
 
     status: Status
     operation: str = ""
     errno: int | None = None
     reason: str = ""
-    # What the file holds now, if it is known.
+    # What the file holds now; None if it was not read.
     held: str | None = None
     by_writer: bool = False
 
@@ -57,12 +59,14 @@ class FileWriter:
     def write(self, change: Change) -> Result:
         """Make a file hold the content of a change; never raises."""
         files = self._tree.files
+        # Both are read before the write, because the write changes them.
         burst = stored_burst(files, change)
         loss = below_use(files, change)
         taken, refusal = self._ask_writer(change)
         file = change.resource.file
-        # What the writer cannot express goes on top: an original that is put back was
-        # not always written by the rules of `settle`.
+        # systemd may have set a rounded value: `settle` has rounded every update, but
+        # not an original value that `restore` puts back. Then the exact content is
+        # written to the file as well.
         if not (taken and same(file, change.content, held(files, change.path) or "")):
             try:
                 self._write_file(change)
@@ -80,7 +84,7 @@ class FileWriter:
         return Result(Status.WRITTEN, "write", None, reason, now, taken)
 
     def settle(self, change: Change) -> None:
-        """Ask for what the writer can keep, where it cannot keep the very value."""
+        """Change the content to the nearest one that the writer can keep."""
         if self._writer is None:
             return
         where = (self._tree, change.resource, change.cgroup)
@@ -95,13 +99,13 @@ class FileWriter:
         exc: CgroupError,
         change: Change | None = None,
     ) -> Result:
-        """Tell what an error means: the cgroup is gone, the file is not of this node.
+        """Turn an error into a result: failed, the cgroup is gone, or no such file.
 
         Args:
-            resource: what was read or written.
-            cgroup: of whom.
-            exc: what happened.
-            change: what was to be written.
+            resource: which file was read or written.
+            cgroup: whose file it was.
+            exc: the error.
+            change: what was to be written; None if the file was read.
         """
         reason, status = str(exc), Status.FAILED
         if exc.errno in (ENOENT, ENODEV):
@@ -136,7 +140,8 @@ class FileWriter:
         files, path = self._tree.files, resource.path(cgroup)
         try:
             if files.exists(path):
-                return Status.FAILED, ""  # such as a device that is not there
+                # The error is about the value, such as a device that does not exist.
+                return Status.FAILED, ""
             directory = path.rpartition("/")[0] or "/"
             if files.exists(directory):
                 reason = self._tree.supported(resource.type, cgroup).reason

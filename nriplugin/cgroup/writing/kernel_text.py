@@ -1,9 +1,10 @@
-"""What the kernel makes of the text that it is given.
+"""What the kernel makes of the text that it is given: the only place. Pure.
 
-It rounds, spells out and completes: 5000 bytes become 4096, `0,1,2` becomes `0-2`, a
-quota gets its period, a line of `io.max` its other keys. Whoever compares what was
-written with what is there now compares meanings, and they are here. Pure functions of
-a file's name and of texts.
+The kernel rounds, rewrites and completes: 5000 bytes become 4096, `0,1,2` becomes
+`0-2`, a quota gets its period, a line of `io.max` its other keys. So a text that was
+written and the text that is read afterwards may differ and mean the same. Code that
+compares the two compares meanings, by the functions here: `same`, `equal`, `growth`.
+What the kernel accepts at all is in `convert.validate`.
 """
 
 from __future__ import annotations
@@ -13,38 +14,52 @@ from functools import lru_cache
 from math import inf
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.types.formats import parse_cpus
-from nriplugin.cgroup.writing.updates import amount
+from nriplugin.convert.cpu_list import parse_cpus
+from nriplugin.convert.model import UNLIMITED
+from nriplugin.convert.validate import BYTE_FILES, DEFAULT_PERIOD_US, bytes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CPU_MAX = "cpu.max"
-_DEFAULT_PERIOD_US = 100_000
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# The page counter's end: on v1, -1 reads back as this; on v2, as `max`.
+# The kernel counts memory in pages, and this is the largest number of bytes that its
+# counter holds. From here on a number is no limit: v2 shows `max`, v1 this number.
 _NO_LIMIT_BYTES = (2**63 - 1) // PAGE_BYTES * PAGE_BYTES
-_SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
-_BYTES = frozenset(
-    f"memory.{name}"
-    for name in ("min", "low", "high", "max", "swap.max", "swap.high", "zswap.max")
-)
-# One line per device or resource; a write changes the lines that it names.
+# These files have one line per device or resource; a write changes only the lines that
+# it names.
 _KEYED = ("io.", "blkio.", "rdma.", "misc.", "dmem.")
+# In these a 0 removes the line, and the kernel then shows none.
 _ZERO_REMOVES = "blkio.throttle."
-# 12.5 is shown as 12.50, and 100 as max.
+# The kernel shows 12.5 as 12.50, and 100 as max.
 _PERCENT = "cpu.uclamp."
 
 _Entries = dict[tuple[str, str], str]
 
-# A node has few different sets, and a batch asks for the same ones again and again.
+# A node has few different sets of CPUs, and a batch asks for the same ones many times.
 _members = lru_cache(maxsize=256)(parse_cpus)
 
 
+def amount(value: str) -> float:
+    """Return a number to compare with; no limit (`max`, `-1`) is infinite.
+
+    Raises:
+        ValueError: not a number.
+    """
+    value = value.strip()
+    if value == "max":
+        return inf
+    number = int(value)
+    return inf if number < 0 else number
+
+
 def same(file: str, wanted: str, held: str) -> bool:
-    """Whether a file that was given one text holds it, as far as the kernel can."""
+    """Whether a file that was given one text holds it, as far as the kernel can.
+
+    Lines and words that `wanted` does not name do not matter: the kernel keeps them.
+    """
     wanted, held = wanted.strip(), held.strip()
     if wanted == held:
         return True
@@ -65,7 +80,7 @@ def same(file: str, wanted: str, held: str) -> bool:
 
 
 def equal(file: str, one: str, other: str) -> bool:
-    """Whether two texts of a whole file say the same.
+    """Whether two texts of a whole file mean the same.
 
     Unlike in `same`, neither may have lines that the other lacks.
     """
@@ -75,9 +90,9 @@ def equal(file: str, one: str, other: str) -> bool:
 def growth(file: str, old: str, new: str) -> int:
     """Return 1 if the new text allows more than the old, -1 if less, else 0.
 
-    0 is for equals as well as for what cannot be compared: one set of CPUs beside
-    another that only overlaps it, or an empty one, which means nothing on v1 and
-    everything of the parent's on v2.
+    0 is also for texts that cannot be compared: two sets of CPUs of which neither
+    contains the other, or an empty set, which allows nothing on v1 and everything that
+    the parent has on v2.
     """
     try:
         if file.startswith("cpuset."):
@@ -94,26 +109,30 @@ def growth(file: str, old: str, new: str) -> int:
 
 
 def number_in(file: str, content: str) -> float:
-    """Return the amount in a file that a smaller one is compared with."""
+    """Return the amount in a file, for comparing it with a file of the same unit.
+
+    Numbers of bytes are in whole pages, as the kernel keeps them.
+    """
     if file == CPU_MAX:
         content = content.split()[0]
     return _bytes(file, content) if _in_bytes(file) else amount(content)
 
 
 def writes(file: str, content: str) -> list[str]:
-    """Return what to write, one after the other, for a file to hold a text."""
+    """Return the texts to write, one write each, for a file to hold a content."""
     if file.startswith(_KEYED):
         # Of several lines in one write, kernels drop or refuse all but the first.
         return content.splitlines()
-    # A write of no bytes at all does not reach the kernel's parser.
+    # A write of no bytes does not reach the kernel's parser; an empty line does.
     return [content or "\n"]
 
 
 def putting_back(file: str, original: str, ours: Iterable[str]) -> str:
     """Return what to write for a file to hold its original text again.
 
-    It is that text, unless the file has a line for each device. Those that we have
-    added, and only those, have to be taken away by name.
+    For most files that is the original itself. In a file with a line per device, the
+    lines that nriplugin's texts (`ours`) added have to be removed by name, and no
+    others.
     """
     if not file.startswith(_KEYED):
         return original
@@ -128,7 +147,8 @@ def putting_back(file: str, original: str, ours: Iterable[str]) -> str:
 
 
 def _same_quota(wanted: str, held: str) -> bool:
-    quota, *period = wanted.split()
+    # The kernel ignores words after the period. Without a period, it keeps its own.
+    quota, *period = wanted.split()[:2]
     held_quota, *held_period = held.split()
     if period and period != held_period:
         return False
@@ -145,10 +165,11 @@ def _same_lines(file: str, wanted: str, held: str) -> bool:
 
 
 def _entries(text: str) -> _Entries:
+    """Return (device, key) -> value; io.weight has an empty key."""
     entries: _Entries = {}
     for line in text.splitlines():
         key, *tokens = line.split() or [""]
-        if not tokens:  # a bare number is the default's
+        if not tokens:  # a number without a device is the default
             key, tokens = "default", [key]
         for token in tokens:
             name, _, value = token.rpartition("=")
@@ -162,31 +183,34 @@ def _percent(text: str) -> float:
 
 
 def _in_bytes(file: str) -> bool:
-    return (
-        file in _BYTES or file.endswith("limit_in_bytes") or file.startswith("hugetlb.")
-    )
+    v1 = file.endswith("limit_in_bytes")
+    return v1 or file in BYTE_FILES or file.startswith("hugetlb.")
 
 
 def _bytes(file: str, text: str) -> float:
-    text = text.strip()
-    factor = _SUFFIXES.get(text[-1:].upper())
-    number = amount(text) if factor is None else int(text[:-1]) * factor
-    if number >= _NO_LIMIT_BYTES:
+    """Return what the kernel keeps of a number of bytes: whole pages."""
+    # Nearly all texts are digits, and comparing files is the most frequent call.
+    number = int(text) if text.isdecimal() else bytes_in(text)
+    if number is None:
+        return amount(text)  # v1's -1, which is no limit; else a ValueError
+    if number is UNLIMITED or number >= _NO_LIMIT_BYTES:
         return inf
-    return number // _unit(file)
+    return number // _page_bytes(file)
 
 
-def _unit(file: str) -> int:
-    """Return what the kernel rounds down to: a page, of the size in hugetlb's names."""
+def _page_bytes(file: str) -> int:
+    """Return the page that the kernel rounds down to; hugetlb has it in the name."""
     prefix, _, rest = file.partition(".")
     size = rest.partition(".")[0]
-    if prefix == "hugetlb" and size[-2:-1] in _SUFFIXES and size[:-2].isdecimal():
-        return int(size[:-2]) * _SUFFIXES[size[-2]]
+    if prefix == "hugetlb" and size.endswith("B"):
+        page = bytes_in(size[:-1])  # 2MB are 2M bytes
+        if isinstance(page, int):
+            return page
     return PAGE_BYTES
 
 
 def _size(file: str, text: str) -> float:
     if file == CPU_MAX:
         quota, *period = text.split() or [""]
-        return amount(quota) / (int(period[0]) if period else _DEFAULT_PERIOD_US)
+        return amount(quota) / (int(period[0]) if period else DEFAULT_PERIOD_US)
     return _bytes(file, text) if _in_bytes(file) else amount(text)

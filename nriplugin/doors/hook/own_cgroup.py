@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.identify import identify, parse_process_cgroups
-from nriplugin.cgroup.locate.paths import CRUN_INNER, SCOPE, cgroup_of
+from nriplugin.cgroup.locate.paths import CRUN_INNER, cgroup_of
+from nriplugin.cgroup_names import SCOPE
 from nriplugin.doors.hook.bundle import HookError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import pytest
 from cgroup.kernels import Kernel
 from support.trees import POD, QOS
 
-from nriplugin.cgroup.journal.entries import Entry
 from nriplugin.cgroup.journal.journal import Journal, boot_id
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.journal_entries import Entry
 from nriplugin.cgroup.writing.updates import Status, Update
 from nriplugin.errors import JournalError
 
@@ -37,7 +37,7 @@ def weight(value: int, cgroup: str = POD) -> Update:
 def test_the_original_is_committed_before_the_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks while a file is being written finds its row, from outside."""
+    """While a file is written, another process can already read its row."""
     kernel = Kernel()
     seen: list[list[tuple[str, ...]]] = []
     write = kernel.write
@@ -56,7 +56,7 @@ def test_the_original_is_committed_before_the_write(
 
 
 def test_the_original_stays_that_of_the_first_write(journal: Journal) -> None:
-    """However often we write a file, the row has what it held before all of that."""
+    """After many writes the row still has what the file held before the first."""
     executor = Executor(Kernel().tree, journal=journal)
     for value in (200, 300, 100, 400):
         executor.update(weight(value))
@@ -70,7 +70,7 @@ def test_the_original_stays_that_of_the_first_write(journal: Journal) -> None:
 def test_a_value_that_somebody_else_set_is_the_one_to_go_back_to(
     journal: Journal,
 ) -> None:
-    """The kubelet resizes, we write over it: what the kubelet wrote is original now."""
+    """If the kubelet changes a value that nriplugin wrote, that is the new original."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal, refresh_s=0)
     executor.update(weight(200))
@@ -81,7 +81,7 @@ def test_a_value_that_somebody_else_set_is_the_one_to_go_back_to(
 
 
 def test_what_the_kernel_made_of_our_value_is_ours(journal: Journal) -> None:
-    """A value that the kernel changed is not taken for somebody else's."""
+    """A value that the kernel rounded still counts as written by nriplugin."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal)
     executor.update(weight(200))
@@ -93,7 +93,7 @@ def test_what_the_kernel_made_of_our_value_is_ours(journal: Journal) -> None:
 
 
 def test_a_file_that_is_not_changed_is_not_recorded(journal: Journal) -> None:
-    """There is nothing to go back from."""
+    """An update that writes nothing leaves no row."""
     Executor(Kernel().tree, journal=journal).update(weight(100))
     assert journal.rows() == []
 
@@ -111,15 +111,15 @@ def test_a_batch_is_one_transaction(journal: Journal) -> None:
     statements.clear()
     executor.leveled_update_batch(
         [
-            [Update.merging(Type.CPUSET_CPUS, QOS, "0-1")],
-            [Update.merging(Type.CPUSET_CPUS, pod, "0-1") for pod in pods],
+            [Update(Type.CPUSET_CPUS, QOS, "0-1")],
+            [Update(Type.CPUSET_CPUS, pod, "0-1") for pod in pods],
         ]
     )
     assert statements.count("COMMIT") == 2
 
 
 def test_a_new_cgroup_of_the_same_path_is_another(journal: Journal) -> None:
-    """The original of a cgroup that is gone is nothing to the one that came after."""
+    """The row of a removed cgroup does not count for a new one of the same path."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal)
     executor.update(weight(200))
@@ -132,7 +132,7 @@ def test_a_new_cgroup_of_the_same_path_is_another(journal: Journal) -> None:
 
 
 def test_rows_of_an_earlier_boot_go_with_the_first_write(tmp_path: Path) -> None:
-    """A reboot takes the cgroups, so what the journal has of them is worthless."""
+    """The cgroups of an earlier boot are gone, so their rows are removed."""
     kernel = Kernel()
     with Journal(str(tmp_path), boot="yesterday") as journal:
         executor = Executor(kernel.tree, journal=journal)
@@ -145,7 +145,7 @@ def test_rows_of_an_earlier_boot_go_with_the_first_write(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_confirmed_is_left_as_it_is(tmp_path: Path) -> None:
-    """Closing raises nothing: the rows are right without it, only less precise."""
+    """Closing a journal that cannot be written raises nothing; its rows stay valid."""
     journal = Journal(str(tmp_path))
     Executor(Kernel().tree, journal=journal).update(weight(200))
     journal._database.execute("PRAGMA query_only = ON")
@@ -164,7 +164,7 @@ class Guest:
 
 
 def test_files_without_identity_are_told_apart_by_their_paths(journal: Journal) -> None:
-    """A VM's guest has no inode numbers for us; the journal works all the same."""
+    """The journal works with a VM's guest, whose files have no inode numbers."""
     kernel = Kernel()
     executor = Executor(Tree(Guest(kernel), 2), journal=journal)
     executor.update(weight(200))
@@ -174,7 +174,7 @@ def test_files_without_identity_are_told_apart_by_their_paths(journal: Journal) 
 
 
 def test_idle_records_the_weight_that_it_changes(journal: Journal) -> None:
-    """The weight is lost by going idle, so its original is kept as well."""
+    """Setting cpu.idle changes the weight, so the original weight is recorded, too."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal)
     kernel.files[FILE] = "250"
@@ -194,7 +194,7 @@ def test_idle_records_the_weight_that_it_changes(journal: Journal) -> None:
 def test_one_process_at_a_time_from_the_record_to_the_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another executor waits, so that files end with what the journal says is ours."""
+    """A second executor waits, so that every file holds what the journal records."""
     kernel = Kernel()
     with Journal(str(tmp_path)) as one, Journal(str(tmp_path)) as two:
         first = Executor(kernel.tree, journal=one)
@@ -217,7 +217,7 @@ def test_one_process_at_a_time_from_the_record_to_the_write(
 
 
 def test_what_cannot_be_recorded_is_not_written(tmp_path: Path) -> None:
-    """If the journal fails the update is refused, and the file stays as it is."""
+    """If the journal fails, the update is refused and the file is not written."""
     kernel = Kernel()
     with Journal(str(tmp_path)) as journal:
         executor = Executor(kernel.tree, journal=journal)
@@ -236,7 +236,7 @@ def test_what_cannot_be_recorded_is_not_written(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_is_refused_still_says_what_is_gone(tmp_path: Path) -> None:
-    """Outcomes that were decided before the journal failed are kept."""
+    """Outcomes that were known before the journal failed are kept."""
     with Journal(str(tmp_path)) as journal:
         executor = Executor(Kernel().tree, journal=journal)
         journal._database.execute("PRAGMA query_only = ON")
@@ -253,7 +253,7 @@ def test_a_corrupt_database_is_one_line(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
-    """Likewise if there is a file where the directory should be."""
+    """If a file is in the place of the directory, the error is one line, too."""
     (tmp_path / "state").write_text("")
     with pytest.raises(
         JournalError, match=r"^journal .*state/journal\.db: File exists$"
@@ -262,14 +262,14 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_database_survives_its_process(journal: Journal) -> None:
-    """WAL, and no fsync per commit: what the reasons in journal.py rest on."""
+    """The database is in WAL mode without fsync per commit, as journal.py assumes."""
     (mode,) = journal._database.execute("PRAGMA journal_mode").fetchone()
     (sync,) = journal._database.execute("PRAGMA synchronous").fetchone()
     assert (mode, sync) == ("wal", 1)
 
 
 def test_a_write_that_was_seen_leaves_only_our_value(tmp_path: Path) -> None:
-    """Once closed, the journal knows that the write took place."""
+    """After closing, the row of a write that succeeded has no `before` any more."""
     kernel = Kernel()
     with Journal(str(tmp_path)) as journal:
         executor = Executor(kernel.tree, journal=journal)
@@ -282,7 +282,7 @@ def test_a_write_that_was_seen_leaves_only_our_value(tmp_path: Path) -> None:
 
 
 def test_a_late_confirmation_does_not_hide_a_newer_write(tmp_path: Path) -> None:
-    """One process confirms its write after another has recorded the next one."""
+    """A confirmation does not change a row that another process recorded since."""
     entry = Entry(FILE, POD, "cpu.weight", "100", "200", None)
     with Journal(str(tmp_path)) as first, Journal(str(tmp_path)) as second:
         first.record([entry])

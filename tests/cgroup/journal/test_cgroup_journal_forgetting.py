@@ -39,7 +39,7 @@ def pids(value: int, cgroup: str) -> Update:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_what_is_forgotten_leaves_the_journal(version: int, journal: Journal) -> None:
-    """A cgroup that is removed takes its rows along, and those of all below it."""
+    """The rows of a removed cgroup, and of the cgroups below it, are dropped."""
     kernel = Kernel(version)
     executor = Executor(kernel.tree, journal=journal)
     other = f"{POD}0"  # beside it, not below
@@ -70,7 +70,7 @@ def test_what_is_still_there_is_not_forgotten(version: int, journal: Journal) ->
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_sweep_takes_only_what_is_gone(version: int, journal: Journal) -> None:
-    """On v1 a cgroup has a path in each hierarchy, and in none of them its bare one."""
+    """A sweep finds the files of a v1 cgroup by the path in their hierarchy."""
     kernel = Kernel(version)
     executor = Executor(kernel.tree, journal=journal)
     executor.update_batch([pids(7, c) for c in (QOS, POD, CONTAINER)])
@@ -83,7 +83,7 @@ def test_a_sweep_takes_only_what_is_gone(version: int, journal: Journal) -> None
 def test_a_cgroup_made_anew_is_forgotten_like_one_that_is_gone(
     journal: Journal,
 ) -> None:
-    """What the journal has of an earlier cgroup is nothing to that of today."""
+    """Rows of a cgroup that was removed and made again are dropped."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal)
     executor.update(weight(200))
@@ -99,7 +99,7 @@ def test_a_cgroup_made_anew_is_forgotten_like_one_that_is_gone(
 def test_a_cgroup_that_cannot_be_looked_at_is_not_forgotten(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error is no proof that a cgroup is gone."""
+    """If a file cannot be looked at, its row is kept."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal)
     executor.update(weight(200))
@@ -115,7 +115,7 @@ def test_a_cgroup_that_cannot_be_looked_at_is_not_forgotten(
 
 
 def test_a_cgroup_that_goes_after_it_was_forgotten(journal: Journal) -> None:
-    """A pod's cgroup is removed some time after its sandbox: its rows go in the end."""
+    """Rows of a pod's cgroup that outlives its sandbox are dropped by a later sweep."""
     pods = [f"{QOS}/pod{number}" for number in range(300)]
     kernel = Kernel(2, ["/kubepods", QOS, *pods])
     executor = Executor(kernel.tree, journal=journal)
@@ -128,7 +128,7 @@ def test_a_cgroup_that_goes_after_it_was_forgotten(journal: Journal) -> None:
 
 
 def test_a_cgroup_recorded_since_is_not_forgotten(tmp_path: Path) -> None:
-    """What one process forgets late is not what another has recorded meanwhile."""
+    """Dropping a row late does not remove one that another process recorded since."""
     kernel = Kernel()
     with Journal(str(tmp_path)) as first, Journal(str(tmp_path)) as second:
         executor = Executor(kernel.tree, journal=first)
@@ -142,7 +142,7 @@ def test_a_cgroup_recorded_since_is_not_forgotten(tmp_path: Path) -> None:
 
 
 def test_many_forgotten_cgroups_take_no_memory(journal: Journal) -> None:
-    """Pods come and go for days, and each was written to in another life."""
+    """Rows that wait to be dropped are stored once there are many of them."""
     pods = [f"{QOS}/pod{number}" for number in range(2000)]
     kernel = Kernel(2, ["/kubepods", QOS, *pods])
     executor = Executor(kernel.tree, journal=journal)

@@ -53,28 +53,28 @@ def pod(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cleared]:
 
 
 def test_the_default_is_what_our_idle_left(pod: Cleared) -> None:
-    """So the weight from before it is put back."""
+    """A default weight is the kernel's, so the weight before idle is put back."""
     assert pod.restored() == ("0", "250")
 
 
 def test_a_weight_written_since_is_left_alone(pod: Cleared) -> None:
-    """Whoever cleared idle has decided about the weight as well."""
+    """A weight that another program wrote after it cleared idle is left alone."""
     pod.kernel.write(pod.weight, "500")
     found = {f.path: f for f in restore(pod.kernel.tree, pod.journal)}[pod.weight]
-    reason = "somebody else has changed it since"
+    reason = "another program has changed it since"
     assert (found.action, found.reason) == (Action.LEFT, reason)
     assert pod.kernel.files[pod.weight] == "500"
 
 
 def test_the_next_idle_goes_back_to_the_weight_that_it_found(pod: Cleared) -> None:
-    """Not to that which the first one found."""
+    """The original is the weight before the second idle, not before the first."""
     pod.kernel.write(pod.weight, "500")
     pod.executor.update(IDLE)
     assert pod.restored() == ("0", "500")
 
 
 def test_the_next_idle_goes_back_past_the_default(pod: Cleared) -> None:
-    """The default is the kernel's, so the first weight stays the original."""
+    """A default weight is the kernel's, so the first weight stays the original."""
     pod.executor.update(IDLE)
     pod.executor.update(Update(Type.CPU_IDLE, POD, 0))
     pod.executor.update(IDLE)
@@ -82,19 +82,19 @@ def test_the_next_idle_goes_back_past_the_default(pod: Cleared) -> None:
 
 
 def test_our_own_weight_goes_back_to_the_one_written_since(pod: Cleared) -> None:
-    """A weight of ours replaces the one that is there, whatever there was before."""
+    """The original is the weight that another program wrote before nriplugin's own."""
     pod.kernel.write(pod.weight, "500")
     pod.executor.update(Update(pod.type, POD, 700))
     assert pod.restored() == ("0", "500")
 
 
 def test_our_own_weight_after_the_default(pod: Cleared) -> None:
-    """With nobody else's weight in between, the one before idle is the original."""
+    """If no other program wrote a weight since, the one before idle is the original."""
     pod.executor.update(Update(pod.type, POD, 700))
     assert pod.restored() == ("0", "250")
 
 
 def test_a_weight_whose_idle_is_back_already(pod: Cleared) -> None:
-    """Where only the weight failed the first time, there is no row of idle any more."""
+    """A weight is put back by a second `restore`, when the row of idle is gone."""
     pod.journal.drop([pod.idle])
     assert pod.restored() == ("0", "250")

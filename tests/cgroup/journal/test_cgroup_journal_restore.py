@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.trees import CGROUPS, CONTAINER, POD, QOS
 
-from nriplugin.cgroup.journal.entries import Entry
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.journal.restore import Action, restore
 from nriplugin.cgroup.types.contents import text
 from nriplugin.cgroup.types.registry import Resource, Type
 from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.journal_entries import Entry
 from nriplugin.cgroup.writing.updates import Status, Update
 from nriplugin.errors import CgroupError
 
@@ -52,9 +52,9 @@ def test_everything_is_put_back_and_forgotten(version: int, journal: Journal) ->
         outcomes = executor.leveled_update_batch(
             [
                 [
-                    Update.merging(Type.CPUSET_CPUS, cgroup, cpus),
-                    Update.merging(Type.CPU_QUOTA, cgroup, quota),
-                    Update.merging(Type.CPU_BURST, cgroup, burst),
+                    Update(Type.CPUSET_CPUS, cgroup, cpus),
+                    Update(Type.CPU_QUOTA, cgroup, quota),
+                    Update(Type.CPU_BURST, cgroup, burst),
                     Update(Type.PIDS_MAX, cgroup, 77),
                     Update(Type.CPU_PERIOD, cgroup, 200000),
                 ]
@@ -69,7 +69,7 @@ def test_everything_is_put_back_and_forgotten(version: int, journal: Journal) ->
 
 
 def test_what_somebody_else_changed_is_left_alone(journal: Journal) -> None:
-    """Neither their value nor the row is touched, and the finding says so."""
+    """A value of another program stays, its row stays, and the finding says so."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal)
     executor.update_batch([Update(Type.CPU_WEIGHT, cgroup, 7) for cgroup in BRANCH])
@@ -81,7 +81,7 @@ def test_what_somebody_else_changed_is_left_alone(journal: Journal) -> None:
     assert (left.original, left.ours, left.now) == ("100", "7", "555")
     assert (left.action, left.reason) == (
         Action.LEFT,
-        "somebody else has changed it since",
+        "another program has changed it since",
     )
     assert found[f"{CONTAINER}/cpu.weight"].action is Action.ALREADY
     assert kernel.files[f"{POD}/cpu.weight"] == "555"
@@ -89,7 +89,7 @@ def test_what_somebody_else_changed_is_left_alone(journal: Journal) -> None:
 
 
 def test_what_the_kernel_rounded_is_still_ours(journal: Journal) -> None:
-    """5000 bytes became 4096: nobody else did that."""
+    """5000 bytes that the kernel rounded to 4096 are put back."""
     kernel = Kernel()
     Executor(kernel.tree, journal=journal).update(Update(Type.MEMORY_HIGH, POD, 5000))
     assert actions(kernel, journal) == [Action.RESTORED]
@@ -97,7 +97,7 @@ def test_what_the_kernel_rounded_is_still_ours(journal: Journal) -> None:
 
 
 def test_a_dry_run_changes_nothing(journal: Journal) -> None:
-    """It says what would be done; files and journal stay."""
+    """A dry run returns what would be done and changes neither files nor journal."""
     kernel = Kernel()
     Executor(kernel.tree, journal=journal).update(Update(Type.CPU_WEIGHT, POD, 7))
     files = dict(kernel.files)
@@ -107,7 +107,7 @@ def test_a_dry_run_changes_nothing(journal: Journal) -> None:
 
 
 def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
-    """A removed cgroup, one that was made again, and an earlier boot need nothing."""
+    """Rows of cgroups that are gone or made again, or of earlier boots, are dropped."""
     kernel = Kernel()
     with Journal(str(tmp_path)) as journal:
         executor = Executor(kernel.tree, journal=journal)
@@ -133,7 +133,7 @@ def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
 def test_a_failure_is_reported_and_kept(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are restored; what failed can be tried again."""
+    """A failed file keeps its row for the next attempt, and the others are restored."""
     kernel = Kernel(1)
     executor = Executor(kernel.tree, journal=journal)
     executor.update(Update(Type.MEMORY_LIMIT, POD, 4096))
@@ -167,7 +167,7 @@ def test_idle_and_the_weight_that_it_cost(journal: Journal) -> None:
 
 
 def test_a_weight_stays_with_somebody_elses_idle(journal: Journal) -> None:
-    """If idle is left alone, or was there before us, there is no weight to restore."""
+    """A weight is not restored if cpu.idle stays, or was 1 originally."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal)
     executor.update(Update(Type.CPU_IDLE, POD, 1))
@@ -180,7 +180,7 @@ def test_a_weight_stays_with_somebody_elses_idle(journal: Journal) -> None:
 
 
 def test_devices_that_had_no_limit_have_none_again(journal: Journal) -> None:
-    """Our lines go, somebody else's in the same file stay."""
+    """Lines that nriplugin added are removed, and those of others stay."""
     kernel = Kernel()
     executor = Executor(kernel.tree, journal=journal)
     executor.update(Update(Type.IO_MAX, POD, "8:0 rbps=1000"))
@@ -191,7 +191,7 @@ def test_devices_that_had_no_limit_have_none_again(journal: Journal) -> None:
 
 
 def test_an_empty_cpuset_with_tasks_gets_what_empty_meant(journal: Journal) -> None:
-    """It cannot be emptied while it has tasks; the parent's CPUs are the same."""
+    """A cpuset that cannot be emptied gets its parent's CPUs, to the same effect."""
     kernel = Kernel(populated=True)
     Executor(kernel.tree, journal=journal).update(Update(Type.CPUSET_CPUS, POD, "3"))
     (finding,) = restore(kernel.tree, journal)
@@ -205,7 +205,7 @@ def test_an_empty_cpuset_with_tasks_gets_what_empty_meant(journal: Journal) -> N
 
 
 def test_a_type_of_somebodys_own(journal: Journal) -> None:
-    """A registry that lacks the type is no reason to leave the file as it is."""
+    """A file is restored even if the registry lacks its type."""
     kernel = Kernel()
     kernel.files[f"{POD}/cpu.own"] = "a"
     tree = kernel.tree
@@ -217,7 +217,7 @@ def test_a_type_of_somebodys_own(journal: Journal) -> None:
 
 
 def test_killed_between_the_record_and_the_write(journal: Journal) -> None:
-    """A file that still holds the value we wrote before the last one is ours."""
+    """A file that still holds nriplugin's earlier value is put back."""
     kernel = Kernel()
     path = f"{POD}/cpu.weight"
     Executor(kernel.tree, journal=journal).update(Update(Type.CPU_WEIGHT, POD, 200))
@@ -248,7 +248,7 @@ def test_killed_at_any_write_and_restored_at_any_write(
     restore_dies_at: int,
     version: int,
 ) -> None:
-    """Whichever write is the last, of updates or of a restore, another one ends it."""
+    """Updates and `restore` may be killed at any write; the next `restore` ends it."""
     directory = str(tmp_path_factory.mktemp("state"))
     kernel = Kernel(version)
     for cgroup in reversed(CGROUPS):
@@ -276,9 +276,9 @@ def test_killed_at_any_write_and_restored_at_any_write(
             executor.leveled_update_batch(
                 [
                     [
-                        Update.merging(Type.CPUSET_CPUS, cgroup, listed),
-                        Update.merging(Type.CPU_QUOTA, cgroup, quota * 1000),
-                        Update.merging(Type.CPU_BURST, cgroup, quota * 500),
+                        Update(Type.CPUSET_CPUS, cgroup, listed),
+                        Update(Type.CPU_QUOTA, cgroup, quota * 1000),
+                        Update(Type.CPU_BURST, cgroup, quota * 500),
                     ]
                     for cgroup in CGROUPS
                 ]

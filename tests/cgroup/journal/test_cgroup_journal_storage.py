@@ -76,7 +76,7 @@ def test_the_directory_is_only_for_its_owner(
 ) -> None:
     """Nobody else may forge what is written back to cgroups as root.
 
-    It may be there already: kubelet makes the one of a hostPath volume, for everybody.
+    It may be there already: kubelet makes that of a hostPath volume readable for all.
     """
     state = tmp_path / "state"
     if before is not None:
@@ -87,7 +87,7 @@ def test_the_directory_is_only_for_its_owner(
 
 
 def test_a_directory_with_files_of_others_stays_open(tmp_path: Path) -> None:
-    """A directory such as /tmp is not ours to close; the journal's files are."""
+    """A directory such as /tmp keeps its mode; only the journal's files are closed."""
     tmp_path.chmod(0o755)
     (tmp_path / "other").write_text("")
     with Journal(str(tmp_path)) as journal:
@@ -99,7 +99,7 @@ def test_a_directory_with_files_of_others_stays_open(tmp_path: Path) -> None:
 
 
 def test_the_files_are_only_for_their_owner(tmp_path: Path) -> None:
-    """Database, log, shared memory and lock."""
+    """Database, write-ahead log, shared memory and lock have mode 0600."""
     with Journal(str(tmp_path / "state")) as journal:
         write_something(journal)
         assert modes(tmp_path / "state") == dict.fromkeys(
@@ -108,7 +108,7 @@ def test_the_files_are_only_for_their_owner(tmp_path: Path) -> None:
 
 
 def test_files_that_others_could_read_are_closed_to_them(tmp_path: Path) -> None:
-    """Those that an earlier release made, also while it holds them open."""
+    """Files of an earlier release are closed to others, even while they are open."""
     with Journal(str(tmp_path / "state")) as earlier:
         write_something(earlier)
         for path in (tmp_path / "state").iterdir():
@@ -120,13 +120,13 @@ def test_files_that_others_could_read_are_closed_to_them(tmp_path: Path) -> None
 
 
 def test_a_new_journal_has_a_version(tmp_path: Path) -> None:
-    """So that a later release knows what it finds."""
+    """A new database has the schema version, for later releases to check."""
     Journal(str(tmp_path)).close()
     assert version(tmp_path / "journal.db") == 1
 
 
 def test_a_journal_from_before_there_were_versions_is_adopted(tmp_path: Path) -> None:
-    """Its rows are what `restore` needs."""
+    """A database of version 0 with the right tables keeps its rows."""
     row = f"'{FILE}', '{POD}', 'cpu.weight', '100', '200', NULL, 5, '{boot_id()}', 7"
     path = database(tmp_path, UNVERSIONED, f"INSERT INTO journal VALUES ({row})")  # noqa: S608 # ours
     with Journal(str(tmp_path)) as journal:
@@ -137,7 +137,7 @@ def test_a_journal_from_before_there_were_versions_is_adopted(tmp_path: Path) ->
 
 @pytest.mark.parametrize("number", [2, 7, -1])
 def test_another_version_is_one_sentence(number: int, tmp_path: Path) -> None:
-    """The file, what it has and what was expected; and it stays as it is."""
+    """The error names the file, its version and the expected one."""
     path = database(
         tmp_path, "CREATE TABLE journal (new TEXT)", f"PRAGMA user_version = {number}"
     )
@@ -146,7 +146,7 @@ def test_another_version_is_one_sentence(number: int, tmp_path: Path) -> None:
         Journal(str(tmp_path))
     assert str(caught.value) == (
         f"journal {path}: schema version {number}, expected 1: "
-        "another release of nriplugin made it, and it stays as it is"
+        "another release of nriplugin made it, and it is left unchanged"
     )
     assert path.read_bytes() == before
 
@@ -156,7 +156,7 @@ def test_another_version_is_one_sentence(number: int, tmp_path: Path) -> None:
 def test_another_database_is_one_sentence(
     number: int, table: str, tmp_path: Path
 ) -> None:
-    """A table of other columns is not half used, nor is one of ours put beside it."""
+    """A database with other columns is refused and left unchanged."""
     path = database(
         tmp_path, f"CREATE TABLE {table} (name TEXT)", f"PRAGMA user_version = {number}"
     )
@@ -164,13 +164,13 @@ def test_another_database_is_one_sentence(
     with pytest.raises(JournalError) as caught:
         Journal(str(tmp_path))
     assert str(caught.value) == (
-        f"journal {path}: not the tables of schema version 1, and it stays as it is"
+        f"journal {path}: not the tables of schema version 1, so it is left unchanged"
     )
     assert path.read_bytes() == before
 
 
 def test_an_error_leaves_no_lock_behind(tmp_path: Path) -> None:
-    """Once the database is away, the next journal begins."""
+    """After an error the lock is free, and a new journal can be opened."""
     path = database(tmp_path, "PRAGMA user_version = 2")
     with pytest.raises(JournalError):
         Journal(str(tmp_path))

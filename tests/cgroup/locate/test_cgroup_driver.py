@@ -8,6 +8,7 @@ from nriplugin.cgroup.locate import detect as nodes
 from nriplugin.cgroup.locate.detect import detect_node
 from nriplugin.cgroup.locate.driver import DetectedDriver, detect_driver
 from nriplugin.cgroup.locate.paths import Driver
+from nriplugin.kube import kubelet_config
 from nriplugin.kube.kubelet_config import parse_arguments, parse_flags_file
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class Host:
         (self.tree / path).mkdir(parents=True)
 
     def detect(self, **environ: str) -> DetectedDriver:
-        return detect_driver(environ, str(self.root), [str(self.tree)])
+        trees = [str(self.tree)]
+        return detect_driver(environ, str(self.root), trees, kubelet_config)
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def last(detected: DetectedDriver) -> Rung:
 
 
 def test_the_default_is_cgroupfs_and_every_rung_was_asked(host: Host) -> None:
-    """Each says what it saw; none is left out."""
+    """Without an answer the driver is cgroupfs, and every rung says what it saw."""
     detected = host.detect()
     assert detected.driver is Driver.CGROUPFS
     assert [rung.name for rung in detected.rungs] == [
@@ -85,7 +87,7 @@ def test_the_default_is_cgroupfs_and_every_rung_was_asked(host: Host) -> None:
 
 
 def test_the_rungs_are_asked_in_order(host: Host) -> None:
-    """A rung further down is only heard when those above say nothing."""
+    """A rung counts only if those above it have no answer."""
     host.directory("kubepods.slice")
     detected = host.detect()
     assert (last(detected).name, detected.driver) == ("file system", "systemd")
@@ -107,7 +109,7 @@ def test_the_rungs_are_asked_in_order(host: Host) -> None:
 
 
 def test_a_wrong_value_is_reported_and_the_next_rung_is_asked(host: Host) -> None:
-    """On every rung that has values."""
+    """A value that names no driver is evidence, and the next rung is asked."""
     host.config("cgroupDriver: cgroup\n")
     host.flags('X="--cgroup-driver SystemD"')
     host.process(1, "kubelet", "--cgroup-driver", "none")
@@ -134,7 +136,7 @@ def test_a_wrong_value_is_reported_and_the_next_rung_is_asked(host: Host) -> Non
     ],
 )
 def test_a_broken_configuration_ends_nothing(host: Host, content: str) -> None:
-    """The next rung is asked; what was wrong is shown."""
+    """A file that cannot be parsed is evidence, and the next rung is asked."""
     host.config(content)
     host.directory("kubepods.slice")
     detected = host.detect()
@@ -144,7 +146,7 @@ def test_a_broken_configuration_ends_nothing(host: Host, content: str) -> None:
 
 
 def test_config_that_is_a_directory_is_reported(host: Host) -> None:
-    """As what the system says of it."""
+    """The evidence has the error of the operating system."""
     (host.root / "var/lib/kubelet/config.yaml").mkdir(parents=True)
     assert "Is a directory" in host.detect().rungs[3].evidence
 
@@ -165,7 +167,7 @@ def test_both_spellings_of_a_flag_are_read(text: str) -> None:
 
 
 def test_unmatched_quotes_are_reported(host: Host) -> None:
-    """In one line that names the file."""
+    """The evidence is one line that names the file."""
     host.flags('X="--cgroup-driver=systemd\n')
     rung = host.detect().rungs[2]
     assert rung.driver is None
@@ -173,13 +175,13 @@ def test_unmatched_quotes_are_reported(host: Host) -> None:
 
 
 def test_a_flag_without_value_is_no_answer() -> None:
-    """Nor is another flag that begins alike."""
+    """A flag at the end, or one that only begins alike, is no answer."""
     assert parse_arguments(["kubelet", "--cgroup-driver"]).driver is None
     assert parse_arguments(["--cgroup-driver-x=systemd"]).driver is None
 
 
 def test_only_the_kubelet_itself_is_asked(host: Host) -> None:
-    """Not who mentions it, and not a process that is gone or not ours to see."""
+    """Processes that mention the kubelet, or cannot be read, are passed over."""
     host.process(1, "/bin/grep", "kubelet", "--cgroup-driver=systemd")
     host.process(2, "/opt/kubelet-wrapper", "--cgroup-driver=systemd")
     (host.root / "proc/3").mkdir()
@@ -211,7 +213,7 @@ PRETENDERS: dict[str, dict[str, str]] = {
 def test_a_process_that_plays_the_kubelet_is_not_believed(
     host: Host, one: dict[str, str]
 ) -> None:
-    """Whoever may start a pod may call a program kubelet, and choose its flags."""
+    """A pod may call a program kubelet and choose its flags; they are not used."""
     told = ("--cgroup-driver=systemd", "--cgroup-root=/theirs", "--config=/etc/theirs")
     host.write("etc/theirs", "cgroupDriver: systemd\n")
     host.process(7, "/usr/bin/kubelet", *told, **one)
@@ -224,14 +226,14 @@ def test_a_process_that_plays_the_kubelet_is_not_believed(
 
 
 def test_a_kubelet_that_was_replaced_while_it_runs_is_one(host: Host) -> None:
-    """An update of its package leaves the old one running for a while."""
+    """After an upgrade of its package the old kubelet runs on, and is recognised."""
     exe = "/usr/bin/kubelet (deleted)"
     host.process(7, "/usr/bin/kubelet", "--cgroup-driver=systemd", exe=exe)
     assert host.detect().driver is Driver.SYSTEMD
 
 
 def test_what_cannot_be_looked_at_is_not_believed(host: Host) -> None:
-    """The executable of a process is not for everybody to see."""
+    """A process whose executable cannot be read is not taken for the kubelet."""
     host.process(7, "kubelet", "--cgroup-driver=systemd")
     (host.root / "proc/7/exe").unlink()
     detected = host.detect()
@@ -240,7 +242,7 @@ def test_what_cannot_be_looked_at_is_not_believed(host: Host) -> None:
 
 
 def test_the_kubelets_own_configuration_is_followed(host: Host) -> None:
-    """The file of its --config, not the one at the usual place."""
+    """The file of `--config` is read instead of the one at the usual path."""
     host.config("cgroupDriver: cgroupfs\ncgroupRoot: /usual\n")
     host.write("etc/kubernetes/k.yaml", "cgroupDriver: systemd\ncgroupRoot: /own\n")
     host.process(7, "kubelet", "--config", "/etc/kubernetes/k.yaml")
@@ -254,7 +256,7 @@ def test_the_kubelets_own_configuration_is_followed(host: Host) -> None:
 
 @pytest.mark.parametrize("by_process", [True, False])
 def test_drop_ins_win_in_the_order_of_their_names(host: Host, by_process: bool) -> None:
-    """Over the file, field by field; only those that the kubelet reads."""
+    """Later drop-ins win over earlier ones and over the file, field by field."""
     if by_process:
         host.process(7, "kubelet", "--config-dir=/etc/kubelet.d/")
     else:
@@ -272,7 +274,7 @@ def test_drop_ins_win_in_the_order_of_their_names(host: Host, by_process: bool) 
 
 
 def test_a_directory_of_drop_ins_that_is_not_there_is_told_of(host: Host) -> None:
-    """The file is read all the same."""
+    """The evidence names the directory, and the configuration file is read."""
     host.process(7, "kubelet", "--config-dir=/etc/kubelet.d")
     host.config("cgroupDriver: systemd\n")
     detected = host.detect()
@@ -281,14 +283,14 @@ def test_a_directory_of_drop_ins_that_is_not_there_is_told_of(host: Host) -> Non
 
 
 def test_the_flags_win_over_the_files_for_the_driver_too(host: Host) -> None:
-    """As they do for the kubelet."""
+    """A flag wins over the files, as it does for the kubelet."""
     host.config("cgroupDriver: cgroupfs\n")
     host.process(7, "kubelet", "--cgroup-driver=systemd")
     assert host.detect().driver is Driver.SYSTEMD
 
 
 def test_the_file_system_of_the_host_is_asked(host: Host) -> None:
-    """Where its tree is, not where ours would be; both at once is no answer."""
+    """The host's tree counts; kubepods in both forms is no answer."""
     host.directory("kubepods")
     detected = host.detect()
     assert last(detected).evidence == f"{host.tree}/kubepods is there"
@@ -308,7 +310,7 @@ def test_the_file_system_of_the_host_is_asked(host: Host) -> None:
 def test_kubepods_is_below_the_kubelets_root(
     host: Host, directory: str, driver: Driver
 ) -> None:
-    """As kind has it."""
+    """With a cgroupRoot, as kind has it, kubepods is looked for below it."""
     host.config("cgroupRoot: /kubelet\n")
     host.directory(directory)
     detected = host.detect()
@@ -317,7 +319,7 @@ def test_kubepods_is_below_the_kubelets_root(
 
 
 def test_the_kubelets_flags_win_over_its_file(host: Host) -> None:
-    """Its root, too; one that leads elsewhere is not used."""
+    """A cgroupRoot in a flag wins; one that leads out of the hierarchy is not used."""
     host.config("cgroupRoot: /one_1\n")
     assert host.detect().kube_root == ("one_1",)
     host.process(9, "kubelet", "--cgroup-root", "/two/three")
@@ -329,27 +331,28 @@ def test_the_kubelets_flags_win_over_its_file(host: Host) -> None:
 
 
 def test_a_v1_host_is_probed_below_its_controllers(host: Host) -> None:
-    """There is no kubepods at the root itself."""
+    """On v1 kubepods is in the controllers' directories, not at the root."""
     host.directory("memory/kubepods.slice")
     environ = {"NRIPLUGIN_CGROUP_VERSION": "1", "NRIPLUGIN_HOST_ROOT": str(host.root)}
     node = detect_node(environ)
     assert node.driver.driver is Driver.SYSTEMD
     assert node.cgroup_root == str(host.tree)
-    assert node.layout.pod_path("Burstable", "cpu", "1-2") == (
+    pod = node.paths.pod("Burstable", "1-2")
+    assert node.paths.path("cpu", pod) == (
         f"{host.tree}/cpu/kubepods.slice/kubepods-burstable.slice/"
         "kubepods-burstable-pod1_2.slice"
     )
 
 
 def test_a_host_root_without_cgroups_falls_back_to_ours(tmp_path: Path) -> None:
-    """They may be mounted at their usual place, and only the rest elsewhere."""
+    """If the host root has no cgroups, /sys/fs/cgroup of this process is used."""
     assert detect_node({}, str(tmp_path)).cgroup_root == "/sys/fs/cgroup"
 
 
 def test_cgroup2_anywhere_makes_a_v1_host_hybrid(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not only at systemd's place for it; ours is not the host's."""
+    """A cgroup2 mount anywhere on the host makes it hybrid; one outside does not."""
     mountinfo = host.root / "mountinfo"
     monkeypatch.setattr(nodes, "MOUNTINFO", str(mountinfo))
     line = "30 23 0:26 / {} rw - cgroup2 cgroup2 rw\n"
@@ -363,8 +366,21 @@ def test_cgroup2_anywhere_makes_a_v1_host_hybrid(
 
 
 def test_a_host_without_proc_is_seen_through_ours(tmp_path: Path) -> None:
-    """As in a pod with hostPID that mounts only what it needs."""
-    rung = detect_driver({}, str(tmp_path), []).rungs[1]
+    """If the host root has no /proc, that of this process is read."""
+    rung = detect_driver({}, str(tmp_path), [], kubelet_config).rungs[1]
     assert rung.name == "kubelet process"
     assert "/proc" in rung.evidence
     assert str(tmp_path) not in rung.evidence
+
+
+def test_without_a_parser_the_kubelets_settings_are_not_looked_at(host: Host) -> None:
+    """Without a parser no rung names the kubelet, whatever its files say."""
+    trees = [str(host.tree)]
+    found = detect_driver({}, str(host.root), trees)
+    assert [rung.name for rung in found.rungs] == [
+        "environment",
+        "file system",
+        "default",
+    ]
+    asked = detect_driver({}, str(host.root), trees, kubelet_config)
+    assert {"kubelet process", "kubelet files"} <= {rung.name for rung in asked.rungs}

@@ -44,7 +44,7 @@ def test_the_deepest_directory_that_is_there_is_asked(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On v1 one of a hierarchy: the directory of the mounts is often read-only."""
+    """On v1 a hierarchy is asked, because the directory of the mounts is read-only."""
     node = node_at(tmp_path, version, cgroups)
     assert node.version.number == version
     calls: list[tuple[str, int]] = []
@@ -59,12 +59,12 @@ def test_the_deepest_directory_that_is_there_is_asked(
 
 
 def test_a_tree_that_is_gone_cannot_be_written(tmp_path: Path) -> None:
-    """And that is no exception."""
+    """A missing tree is not writable, and raises nothing."""
     node = node_at(tmp_path, 2, ())
     (tmp_path / "cgroup").rename(tmp_path / "elsewhere")
     assert not node.writable()
 
 
 def test_a_directory_of_our_own_can_be_written(tmp_path: Path) -> None:
-    """By what the system says."""
+    """A directory that this process may write to is writable."""
     assert node_at(tmp_path, 2, CGROUPS).writable()

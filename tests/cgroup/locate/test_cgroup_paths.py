@@ -8,14 +8,14 @@ from support.vectors import Vector, each
 from nriplugin.cgroup.locate.paths import (
     Driver,
     RuntimeName,
+    cgroup_of,
     cgroup_path,
     container_path,
-    expand_slice,
-    oci_cgroups_path,
     pod_components,
     qos_components,
     scope_name,
 )
+from nriplugin.cgroup_names import expand_slice
 from nriplugin.errors import ConfigError
 
 UID = "7b0f0a2e-5d6c-4c1f-9c39-1f5a2a0f4b11"
@@ -25,14 +25,14 @@ RUNTIMES = {"containerd": RuntimeName.CONTAINERD, "CRI-O": RuntimeName.CRIO}
 @each("k8s/path/")
 @pytest.mark.parametrize("driver", Driver)
 def test_components_become_a_path(vector: Vector, driver: Driver) -> None:
-    """A directory each, or a slice each."""
+    """cgroupfs makes a directory of each component, systemd a slice."""
     path = cgroup_path(vector.input["components"], driver)
     assert path == vector.expect[driver.value]
 
 
 @each("k8s/scope/")
 def test_a_container_is_a_scope_in_its_pods_slice(vector: Vector) -> None:
-    """Named after the runtime."""
+    """The scope is named after the runtime, and the OCI spec leads to it."""
     runtime, identity = (
         RUNTIMES[vector.id.rpartition("/")[2]],
         vector.input["containerID"],
@@ -41,14 +41,14 @@ def test_a_container_is_a_scope_in_its_pods_slice(vector: Vector) -> None:
     pod = pod_components("Burstable", UID)
     expect = vector.expect
     assert scope_name(runtime, identity) == expect["scope"]
-    assert oci_cgroups_path(pod, identity, driver, runtime) == expect["cgroupsPath"]
     path = container_path(pod, identity, driver, runtime)
+    assert cgroup_of(expect["cgroupsPath"]) == path
     assert path == f"{cgroup_path(pod, driver)}/{expect['scope']}"
 
 
 @each("systemd/ExpandSlice/")
 def test_slices_nest_by_their_names(vector: Vector) -> None:
-    """As systemd and every runtime read them."""
+    """A slice's path follows from its name, as systemd and runtimes read it."""
     name = vector.input["slice"]
     if vector.error:
         with pytest.raises(ConfigError, match=r"^slice: '"):
@@ -61,14 +61,14 @@ def test_slices_nest_by_their_names(vector: Vector) -> None:
     "name", ["", "a", "a.scope", "a--b.slice", "a/b.slice", "--.slice"]
 )
 def test_what_is_not_a_slice_is_refused(name: str) -> None:
-    """It names the value."""
+    """The error has the name."""
     with pytest.raises(ConfigError, match=r"expected A\.slice") as caught:
         expand_slice(name)
     assert repr(name) in str(caught.value)
 
 
 def test_the_qos_class_is_a_directory_except_guaranteed() -> None:
-    """Below the kubelet's cgroupRoot, if it has one."""
+    """The components begin with the kubelet's cgroupRoot, if it has one."""
     assert qos_components("Guaranteed") == ("kubepods",)
     assert qos_components("Burstable") == ("kubepods", "burstable")
     assert qos_components("BestEffort", ["kubelet"]) == (
@@ -92,20 +92,16 @@ def test_cgroupfs_containers() -> None:
     ):
         path = container_path(pod, "abc", Driver.CGROUPFS, runtime)
         assert path == f"{parent}/{name}"
-        assert oci_cgroups_path(pod, "abc", Driver.CGROUPFS, runtime) == path
 
 
 @pytest.mark.parametrize("part", ["", ".", "..", "a/b", "a_b", "a\0", "a\n"])
 @pytest.mark.parametrize("driver", Driver)
 def test_no_component_leads_elsewhere(part: str, driver: Driver) -> None:
-    """Nor has a `_`, which is what a `-` becomes in a slice."""
+    """Names that lead out of their directory are refused, and so are names with `_`."""
     with pytest.raises(ConfigError, match="expected a name without"):
         cgroup_path(["kubepods", part], driver)
     with pytest.raises(ConfigError, match="expected a name without"):
         container_path(["kubepods"], part, driver, RuntimeName.CRIO)
-    if driver is Driver.SYSTEMD:
-        with pytest.raises(ConfigError, match="expected a name without"):
-            oci_cgroups_path(["kubepods"], part, driver, RuntimeName.CRIO)
 
 
 COMPONENT = st.from_regex(r"[a-z0-9<>]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
@@ -113,7 +109,7 @@ COMPONENT = st.from_regex(r"[a-z0-9<>]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True
 
 @given(st.lists(COMPONENT, min_size=1, max_size=5))
 def test_a_slice_gives_its_components_back(components: list[str]) -> None:
-    """One directory per component, and no two cgroups have the same path."""
+    """Each component is one directory, and no two cgroups have the same path."""
     *_, last = directories = cgroup_path(components, Driver.SYSTEMD)[1:].split("/")
     assert len(directories) == len(components)
     parts = last.removesuffix(".slice").split("-")

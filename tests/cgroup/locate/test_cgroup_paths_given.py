@@ -16,7 +16,6 @@ from nriplugin.cgroup.locate.paths import (
     cgroup_of_parent,
     cgroup_path,
     container_path,
-    oci_cgroups_path,
     pod_components,
     slice_name,
 )
@@ -31,10 +30,13 @@ UID = "7b0f0a2e-5d6c-4c1f-9c39-1f5a2a0f4b11"
 def test_what_is_handed_around_leads_back(
     driver: Driver, runtime: RuntimeName, qos_class: str, root: tuple[str, ...]
 ) -> None:
-    """To the directories of the pod and of its container."""
+    """cgroupsPath and cgroup_parent lead to the directories of container and pod."""
     pod = pod_components(qos_class, UID, root)
-    given = oci_cgroups_path(pod, "abc", driver, runtime)
-    assert cgroup_of(given) == container_path(pod, "abc", driver, runtime)
+    container = container_path(pod, "abc", driver, runtime)
+    spec = container  # what the runtime writes to `linux.cgroupsPath`
+    if driver is Driver.SYSTEMD:
+        spec = f"{slice_name(pod)}:{runtime}:abc"
+    assert cgroup_of(spec) == container
     parent = cgroup_path(pod, driver)
     assert cgroup_of_parent(parent) == parent
     if driver is Driver.SYSTEMD:
@@ -74,7 +76,7 @@ def test_what_is_handed_around_leads_back(
     ],
 )
 def test_a_containers_directory(given: str, cgroup: str | None) -> None:
-    """In one spelling, or none for what is no container's."""
+    """A cgroupsPath is normalised; one that names no container gives None."""
     assert cgroup_of(given) == cgroup
 
 
@@ -96,7 +98,7 @@ def test_a_containers_directory(given: str, cgroup: str | None) -> None:
     ],
 )
 def test_a_pods_directory(given: str, cgroup: str | None) -> None:
-    """None for the root, too: it is no pod's."""
+    """A cgroup_parent is normalised; the root is no pod's and gives None."""
     assert cgroup_of_parent(given) == cgroup
 
 
@@ -120,7 +122,7 @@ odd = st.text(max_size=30) | st.lists(st.sampled_from(PIECES), max_size=12).map(
 @settings(max_examples=500, deadline=None)
 @given(odd)
 def test_odd_strings_never_lead_elsewhere(text: str) -> None:
-    """Nor is there an exception, and what identifies a path takes them all."""
+    """No text leads out of the hierarchy or raises an exception."""
     for found in (cgroup_of(text), cgroup_of_parent(text)):
         if found is None:
             continue

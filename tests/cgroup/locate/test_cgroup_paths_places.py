@@ -1,4 +1,4 @@
-"""From a path, or a process, back to the pod; and the layout of a node."""
+"""From a path, or a process, back to the pod; and the paths of a node."""
 
 from __future__ import annotations
 
@@ -46,19 +46,20 @@ def test_a_pod_is_found_on_both_versions_with_both_drivers(
     version: int, driver: Driver, expected: str
 ) -> None:
     """v1 has a tree per controller, v2 one for all."""
-    layout = NodePaths(version, driver)
-    assert layout.pod_path("Burstable", "cpu", "1-2") == expected
-    assert layout.qos_path("Burstable", "cpu") == expected.rpartition("/")[0]
-    assert layout.qos_path("Guaranteed", "cpu") == layout.root_path("cpu")
-    assert layout.root_path("cpu") == expected.rpartition("/")[0].rpartition("/")[0]
-    assert layout.version == version
+    paths = NodePaths(version, driver)
+    assert paths.path("cpu", paths.pod("Burstable", "1-2")) == expected
+    qos = paths.path("cpu", paths.qos("Burstable"))
+    assert qos == expected.rpartition("/")[0]
+    assert paths.path("cpu", paths.qos("Guaranteed")) == paths.root_path("cpu")
+    assert paths.root_path("cpu") == expected.rpartition("/")[0].rpartition("/")[0]
+    assert paths.version == version
 
 
-def test_the_layout_keeps_to_its_mount_and_root() -> None:
-    """As in a container with the host's tree mounted elsewhere, and in kind."""
-    layout = NodePaths(1, Driver.CGROUPFS, "/host/sys/fs/cgroup", ("kubelet",))
-    assert layout.root_path("memory") == "/host/sys/fs/cgroup/memory/kubelet/kubepods"
-    assert layout.path("memory", "/") == "/host/sys/fs/cgroup/memory"
+def test_the_paths_keeps_to_its_mount_and_root() -> None:
+    """Paths begin with the mount and the kubelet's cgroupRoot."""
+    paths = NodePaths(1, Driver.CGROUPFS, "/host/sys/fs/cgroup", ("kubelet",))
+    assert paths.root_path("memory") == "/host/sys/fs/cgroup/memory/kubelet/kubepods"
+    assert paths.path("memory", "/") == "/host/sys/fs/cgroup/memory"
     slices = NodePaths(2, Driver.SYSTEMD, kube_root=("kubelet",))
     assert slices.qos("BestEffort") == (
         "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice"
@@ -76,13 +77,13 @@ def test_the_layout_keeps_to_its_mount_and_root() -> None:
     ],
 )
 def test_the_kubelets_root_is_read(text: str, parts: tuple[str, ...]) -> None:
-    """With or without slashes at its ends."""
+    """A cgroupRoot may have slashes at its ends."""
     assert kube_root_components(text) == parts
 
 
 @pytest.mark.parametrize("text", ["/..", "/a/../b", "/a\n", "/a_\0"])
 def test_a_root_that_leads_elsewhere_is_refused(text: str) -> None:
-    """It names the field."""
+    """The error names the field cgroupRoot."""
     with pytest.raises(ConfigError, match=r"^cgroupRoot: '"):
         kube_root_components(text)
 
@@ -225,12 +226,12 @@ def test_a_path_says_what_it_is(path: str, place: CgroupIdentity) -> None:
     ["/", "", "/system.slice/kubelet.service", "/kubepodsx", "/my-kubepodsx.slice"],
 )
 def test_what_is_no_kubelets_is_nothing(path: str) -> None:
-    """It is not guessed at."""
+    """A path that the kubelet did not make gives None."""
     assert identify(path) is None
 
 
 def test_the_level_is_named() -> None:
-    """From the top to the bottom."""
+    """The level is kubepods, qos, pod or container."""
     paths = ["/kubepods", "/kubepods/burstable", "/kubepods/pod1", "/kubepods/pod1/a"]
     places = [identify(path) for path in paths]
     levels = [place.level for place in places if place is not None]
@@ -258,10 +259,10 @@ def test_what_was_built_is_recognised(
     container_id: str,
 ) -> None:
     """Building a path and reading it are each other's inverse."""
-    layout = NodePaths(2, driver, kube_root=tuple(root))
+    paths = NodePaths(2, driver, kube_root=tuple(root))
     pod = CgroupIdentity(driver, tuple(root), qos_class, uid)
-    assert identify(layout.pod(qos_class, uid)) == pod
-    path = layout.container(qos_class, uid, container_id, runtime)
+    assert identify(paths.pod(qos_class, uid)) == pod
+    path = paths.container(qos_class, uid, container_id, runtime)
     if driver is Driver.CGROUPFS and runtime is RuntimeName.DOCKER:
         runtime = RuntimeName.CONTAINERD  # neither has a prefix there
     expected = CgroupIdentity(
@@ -272,9 +273,9 @@ def test_what_was_built_is_recognised(
 
 @pytest.mark.parametrize("driver", Driver)
 def test_a_root_with_an_underscore_leads_to_its_pods(driver: Driver) -> None:
-    """The kubelet takes it as it is; in a slice, a `-` looks the same."""
-    layout = NodePaths(2, driver, kube_root=("my_nodes", "a-b"))
-    path = layout.pod("Burstable", UID)
+    """A `_` in the cgroupRoot is read as `-`, which makes the same slice again."""
+    paths = NodePaths(2, driver, kube_root=("my_nodes", "a-b"))
+    path = paths.pod("Burstable", UID)
     assert path.startswith(
         "/my_nodes/a-b/kubepods/"
         if driver is Driver.CGROUPFS
@@ -288,7 +289,7 @@ def test_a_root_with_an_underscore_leads_to_its_pods(driver: Driver) -> None:
 
 @given(st.text("/kubepods.-_:slicrtan", max_size=60))
 def test_no_path_confuses_it(path: str) -> None:
-    """It answers, or says that it knows nothing."""
+    """Any text gives an identity or None, and no exception."""
     identify(path)
 
 
@@ -309,29 +310,29 @@ V1_TEXT = f"""\
 
 
 def test_a_process_of_a_v1_node() -> None:
-    """Eleven hierarchies and the unified one, which is `/` for everybody."""
+    """The v1 hierarchies count before the unified one, which may be `/` for all."""
     cgroups = parse_process_cgroups(V1_TEXT)
     assert cgroups.unified == "/"
     assert cgroups.controllers["cpuacct"] == cgroups.controllers["cpu"]
     assert len(cgroups.controllers) == 13
-    place = cgroups.place()
+    place = cgroups.identity()
     assert place is not None
     assert (place.pod_uid, place.container_id) == (UID, "abc")
 
 
 def test_a_process_of_a_v2_node() -> None:
-    """One line; also when the cgroup is gone, and with colons in the path."""
+    """The one line is read, even if the cgroup is deleted or has colons in its path."""
     text = "0::/kubepods/burstable/pod1/abc (deleted)\n"
-    place = parse_process_cgroups(text).place()
+    place = parse_process_cgroups(text).identity()
     assert place == identify("/kubepods/burstable/pod1/abc")
     odd = "0::/x.service/kubepods-pod1.slice:cri-containerd:abc"
-    place = parse_process_cgroups(odd).place()
+    place = parse_process_cgroups(odd).identity()
     assert place is not None
     assert place.container_id == "abc"
 
 
 def test_a_process_that_is_no_pods() -> None:
-    """Nor is what is no such text at all."""
+    """A process outside of pods, or a text of another kind, gives None."""
     for text in ("0::/init.scope\n", "", "x", "a:b:c\n", "0:\n"):
-        assert parse_process_cgroups(text).place() is None
+        assert parse_process_cgroups(text).identity() is None
     assert parse_process_cgroups("nonsense") == ProcessCgroups({}, None)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nriplugin.cgroup import syscalls
+from nriplugin.cgroup.files import CGROUP2_MAGIC
 from nriplugin.cgroup.locate.mounts import parse_mountinfo
 from nriplugin.cgroup.locate.version import (
-    CGROUP2_MAGIC,
     ENV_VERSION,
     ENV_VOLCANO_VERSION,
     detect_version,
@@ -68,7 +68,7 @@ def test_this_machines_own_root_can_be_asked() -> None:
 def test_a_root_that_cannot_be_asked_is_taken_for_v1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends no process, and nothing is written there."""
+    """An error while looking gives v1 and raises nothing."""
     version = detect_version({}, str(tmp_path / "nope"))
     assert version.number == 1
     assert version.evidence.endswith("its type: No such file or directory")
@@ -86,7 +86,7 @@ def test_a_root_that_cannot_be_asked_is_taken_for_v1(
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_environment_wins(tmp_path: Path, number: int) -> None:
-    """For tests, and for whoever knows better."""
+    """A version in the environment is used without looking at the node."""
     environ = {ENV_VERSION: str(number)}
     assert detect_version(environ, str(tmp_path)).number == number
 
@@ -95,7 +95,7 @@ def test_the_environment_wins(tmp_path: Path, number: int) -> None:
     ("value", "number"), [("v1", 1), ("v2", 2), ("1", 1), ("2", 2)]
 )
 def test_volcanos_variable_is_understood(value: str, number: int) -> None:
-    """With all four of its values; ours wins over it."""
+    """All four of its values are read; nriplugin's own variable wins over it."""
     version = detect_version({ENV_VOLCANO_VERSION: value})
     assert version == (number, "VOLCANO_TEST_CGROUP_VERSION is set", "")
     other = {ENV_VOLCANO_VERSION: value, ENV_VERSION: str(3 - number)}
@@ -137,7 +137,7 @@ def test_controllers_are_found_where_they_are_mounted() -> None:
 
 
 def test_only_mounts_below_the_root_count() -> None:
-    """At it, or below it; blanks in names come escaped."""
+    """Mounts elsewhere are left out; blanks in names are unescaped."""
     everywhere = parse_mountinfo(HYBRID)
     assert everywhere.hierarchies["pids"] == "/mnt/my cgroups/pids"
     assert len(everywhere.unified) == 2
@@ -148,7 +148,7 @@ def test_only_mounts_below_the_root_count() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_whole_hierarchy_is_preferred_to_a_containers_part(turned: bool) -> None:
-    """Whichever is mounted last."""
+    """The mount of a whole hierarchy counts, in whichever order they are mounted."""
     lines = HYBRID.splitlines()[4:6]
     lines[1] = lines[1].replace("/sys/fs/cgroup/memory", "/sys/fs/cgroup/mine")
     text = "\n".join(reversed(lines) if turned else lines)

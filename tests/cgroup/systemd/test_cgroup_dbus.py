@@ -36,7 +36,7 @@ def test_a_call_is_answered(message_bus: MessageBus) -> None:
 
 
 def test_one_connection_serves_all_calls(message_bus: MessageBus) -> None:
-    """The bus names a connection when it is made; the name stays."""
+    """The unique name of the connection stays the same."""
     bus = Bus(message_bus.path)
 
     def our_names() -> set[str]:
@@ -51,7 +51,7 @@ def test_one_connection_serves_all_calls(message_bus: MessageBus) -> None:
 
 
 def test_an_error_answer_keeps_its_name(message_bus: MessageBus) -> None:
-    """And is one line of text, after which the connection still works."""
+    """The error is one line with D-Bus's name of it, and the connection still works."""
     bus = Bus(message_bus.path)
     with FakeSystemd(message_bus.path) as systemd:
         name = "org.freedesktop.systemd1.NoSuchUnit"
@@ -71,7 +71,7 @@ def test_an_error_answer_keeps_its_name(message_bus: MessageBus) -> None:
 def test_a_bus_that_was_restarted_is_connected_to_again(
     message_bus: MessageBus,
 ) -> None:
-    """In the same call, which the dead connection would otherwise fail."""
+    """The call that finds the connection closed makes a new one and succeeds."""
     bus = Bus(message_bus.path)
     bus.call(*BUS, "ListNames")
     message_bus.stop()
@@ -86,7 +86,7 @@ def test_a_bus_that_was_restarted_is_connected_to_again(
 
 
 def test_no_bus_is_an_error_that_names_the_socket(tmp_path: Path) -> None:
-    """Nothing more than a missing file, and looked for again at the next call."""
+    """A missing socket is looked for again at the next call."""
     bus = Bus(str(tmp_path / "none"))
     for _ in range(2):
         with pytest.raises(BusError, match="/none: No such file or directory") as got:
@@ -136,7 +136,7 @@ def until_closed(connection: socket.socket) -> None:
 def test_a_bus_that_says_nothing_is_given_up(
     imitation: Callable[[Callable[[socket.socket], None]], str], first: bytes
 ) -> None:
-    """After the time limit once; then at once for a while, so that no batch hangs."""
+    """The first call waits for the limit; later calls fail at once for a while."""
     accepted = []
 
     def handle(connection: socket.socket) -> None:
@@ -196,7 +196,7 @@ def test_whoever_is_not_a_bus_is_an_error_in_one_line(
     said: bytes,
     match: str,
 ) -> None:
-    """Whatever it says before it hangs up."""
+    """Bytes that are not D-Bus's authentication give an error in one line."""
 
     def handle(connection: socket.socket) -> None:
         connection.sendall(said)
@@ -214,7 +214,7 @@ def test_whoever_is_not_a_bus_is_an_error_in_one_line(
 def test_an_answer_that_is_no_message_is_an_error(
     imitation: Callable[[Callable[[socket.socket], None]], str], garbage: bytes
 ) -> None:
-    """After a correct beginning."""
+    """Bytes that are not a message give an error, even after authentication."""
 
     def handle(connection: socket.socket) -> None:
         connection.recv(4096)

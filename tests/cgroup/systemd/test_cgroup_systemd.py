@@ -142,14 +142,14 @@ def node(tmp_path: Path, message_bus: MessageBus) -> Iterator[Node]:
 def test_the_property_of_a_unit_is_set_for_as_long_as_it_lives(
     node: Node, cgroup: str, unit: str
 ) -> None:
-    """On every level, and the file holds it when the write is over."""
+    """The property is set at run time only, and the file holds it after the write."""
     assert node.write("cpu.weight", cgroup, "79") is True
     assert node.systemd.calls == [(unit, True, {"CPUWeight": 79})]
     assert node.holds("cpu.weight", cgroup) == "79"
 
 
 def test_a_quota_lands_rounded(node: Node) -> None:
-    """As a daemon-reload would have it, and that is a success."""
+    """A quota that systemd rounded, as a daemon-reload would, counts as set."""
     for _ in range(2):
         assert node.write("cpu.max", SCOPE, "12345 100000") is True
         assert node.holds("cpu.max") == "13000 100000"
@@ -175,7 +175,7 @@ def test_every_kind_of_value_crosses_the_bus(
 
 
 def test_a_limit_that_the_kernel_did_not_take_is_withdrawn(node: Node) -> None:
-    """systemd would keep it for a device that is not there, and try again for ever."""
+    """The unit does not keep a limit for a device that does not exist."""
     node.set_directly("io.max", "8:0 rbps=7 wbps=max riops=max wiops=max")
     node.deaf = True
     assert isinstance(node.write("io.max", SCOPE, "9:9 rbps=1"), str)
@@ -220,7 +220,7 @@ def test_what_the_kernel_refuses_does_not_come_with_the_next_reload(
 
 
 def test_an_idle_cgroup_whose_weight_is_refused_stays_idle(node: Node) -> None:
-    """To systemd idle is a weight, so that is what the unit is given."""
+    """The unit is given idle again, which is a weight to systemd."""
     node.set_directly("cpu.idle", "1")
     node.set_directly("cpu.weight", "1")
     node.refused.update({"cpu.weight": "500", "cpu.idle": "0"})
@@ -231,7 +231,7 @@ def test_an_idle_cgroup_whose_weight_is_refused_stays_idle(node: Node) -> None:
 
 
 def test_a_refused_value_that_cannot_be_taken_back_is_told(node: Node) -> None:
-    """There is no property for a limit of 0."""
+    """If no property can express what the file holds, the reason says so."""
     node.set_directly("memory.max", "0")
     node.refused["memory.max"] = "4096"
     reason = node.write("memory.max", SCOPE, "4096")
@@ -244,7 +244,7 @@ def test_a_refused_value_that_cannot_be_taken_back_is_told(node: Node) -> None:
 def test_a_bus_that_falls_silent_before_a_refused_value_is_taken_back(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reason says that the unit has it still."""
+    """The reason says that the unit still has the refused value."""
     node.refused["memory.max"] = "4096"
     call = node.bus.call
 
@@ -260,7 +260,7 @@ def test_a_bus_that_falls_silent_before_a_refused_value_is_taken_back(
 
 
 def test_what_systemd_undoes_is_put_back(node: Node) -> None:
-    """The runtime wrote these directly; a property resets them, one of any kind."""
+    """Files that the runtime wrote directly hold the same after any property is set."""
     node.set_directly("memory.oom.group", "1")
     node.set_directly("memory.swap.max", "0")
     node.set_directly("cpu.max", "50000 100000")
@@ -274,7 +274,7 @@ def test_what_systemd_undoes_is_put_back(node: Node) -> None:
 
 
 def test_it_is_put_back_even_if_systemd_falls_silent(tmp_path: Path) -> None:
-    """It may have written before it did."""
+    """systemd may have written the files before it stopped answering."""
 
     class Silent:
         def call(
@@ -295,7 +295,7 @@ def test_it_is_put_back_even_if_systemd_falls_silent(tmp_path: Path) -> None:
 
 
 def test_what_systemd_was_told_by_somebody_else_stays(node: Node) -> None:
-    """A value that is not systemd's default is a wish, perhaps a resize just now."""
+    """A value that is not systemd's default was set by another program, and stays."""
     node.set_directly("memory.low", "4096")
     node.known[UNIT] = {"MemoryLow": 8192, "MemoryMax": 1 << 30}
     assert node.write("memory.high", SCOPE, "1048576") is True
@@ -304,7 +304,7 @@ def test_what_systemd_was_told_by_somebody_else_stays(node: Node) -> None:
 
 
 def test_a_value_that_is_systemds_default_is_not_undone(node: Node) -> None:
-    """To lift a limit is a wish, too."""
+    """An update that lifts a limit is not taken for systemd's default."""
     assert node.write("memory.high", SCOPE, "4096") is True
     assert node.write("memory.high", SCOPE, "max") is True
     assert node.holds("memory.high") == "max"
@@ -313,7 +313,7 @@ def test_a_value_that_is_systemds_default_is_not_undone(node: Node) -> None:
 def test_what_cannot_be_put_back_is_told(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The write itself has happened; the reason goes with it."""
+    """The write counts, and the reason names the file that was not put back."""
     node.set_directly("memory.oom.group", "1")
 
     def refuse(path: str, value: str) -> None:
@@ -328,7 +328,7 @@ def test_what_cannot_be_put_back_is_told(
 
 
 def test_leaving_idle_takes_the_default_weight(node: Node) -> None:
-    """And a cgroup that is not idle keeps its own: there is nothing to say."""
+    """A cgroup that is not idle keeps its weight: systemd is not called."""
     assert node.write("cpu.idle", SCOPE, "0") is False
     assert node.systemd.calls == []
     node.set_directly("cpu.idle", "1")
@@ -338,7 +338,7 @@ def test_leaving_idle_takes_the_default_weight(node: Node) -> None:
 
 
 def test_a_weight_ends_idleness_and_the_other_way_round(node: Node) -> None:
-    """To systemd they are one property; none is put back because of the other."""
+    """Weight and idle are one property, so neither is put back after the other."""
     assert node.write("cpu.idle", SCOPE, "1") is True
     assert (node.holds("cpu.idle"), node.holds("cpu.weight")) == ("1", "0")
     assert node.write("cpu.weight", SCOPE, "79") is True
@@ -346,7 +346,7 @@ def test_a_weight_ends_idleness_and_the_other_way_round(node: Node) -> None:
 
 
 def test_an_idle_cgroup_is_idle_again_after_another_property(node: Node) -> None:
-    """Its weight of 0 is not written: the kernel would refuse it."""
+    """Only cpu.idle is put back, because the kernel refuses the weight."""
     node.set_directly("cpu.idle", "1")
     node.set_directly("cpu.weight", "0")
     assert node.write("cpu.max", SCOPE, "50000 100000") is True
@@ -355,7 +355,7 @@ def test_an_idle_cgroup_is_idle_again_after_another_property(node: Node) -> None
 
 
 def test_a_property_that_does_not_reach_the_file_is_told(node: Node) -> None:
-    """systemd answers before it writes, and only logs what it cannot write."""
+    """If the file does not change, the reason says so: systemd only logs it."""
     node.deaf = True
     reason = node.write("memory.max", SCOPE, "4096")
     assert isinstance(reason, str)
@@ -367,7 +367,7 @@ def test_a_property_that_does_not_reach_the_file_is_told(node: Node) -> None:
 
 
 def test_a_refusal_is_a_reason(node: Node) -> None:
-    """In one line that names the unit; the executor then writes the file itself."""
+    """systemd's error becomes one line that names the unit."""
     node.systemd.refusals[UNIT] = (
         "org.freedesktop.systemd1.NoSuchUnit",
         f"Unit {UNIT} not loaded.",
@@ -379,7 +379,7 @@ def test_a_refusal_is_a_reason(node: Node) -> None:
 
 
 def test_no_bus_is_a_reason(node: Node, message_bus: MessageBus) -> None:
-    """And when it is back, so are the properties."""
+    """Without a bus there is a reason; with it, properties are set again."""
     message_bus.stop()
     reason = node.write("cpu.weight", SCOPE, "79")
     assert isinstance(reason, str)
@@ -393,7 +393,7 @@ def test_no_bus_is_a_reason(node: Node, message_bus: MessageBus) -> None:
 def test_without_a_bus_the_executor_writes_the_file(
     node: Node, message_bus: MessageBus
 ) -> None:
-    """And the outcome says why systemd does not know of it."""
+    """The outcome has the reason why systemd did not set the value."""
     executor = Executor(node.tree, writer=node.writer)
     outcome = executor.update(Update(Type.CPU_WEIGHT, SCOPE, 79))
     assert (outcome.status, outcome.by_writer) == (Status.WRITTEN, True)
@@ -415,18 +415,18 @@ def test_without_a_bus_the_executor_writes_the_file(
     ],
 )
 def test_the_rest_is_not_for_systemd(node: Node, file: str, cgroup: str) -> None:
-    """It does not even hear of it."""
+    """Files without a property cause no call."""
     assert node.write(file, cgroup, "1") is False
     assert node.systemd.calls == []
 
 
 def test_a_cgroup_that_is_gone_is_for_the_direct_write_to_report(node: Node) -> None:
-    """Where its file has to be read first."""
+    """If the file has to be read first and is gone, the executor's write reports it."""
     assert node.write("cpu.max", f"{POD}/crio-gone.scope", "1000") is False
 
 
 def test_version_1_is_not_for_systemd(tmp_path: Path, node: Node) -> None:
-    """Its properties have other names."""
+    """On cgroup v1 there is no call."""
     with opened(make_v1(tmp_path / "v1", (SCOPE,))) as tree:
         resource = tree.registry.get("pids.max")
         assert node.writer.write(tree, resource, SCOPE, "10") is False
@@ -472,7 +472,7 @@ def opened(tree: Tree) -> Iterator[Tree]:
     ],
 )
 def test_only_the_kubelets_units_where_systemd_has_them(cgroup: str) -> None:
-    """A directory's name alone proves nothing."""
+    """A cgroup is a unit only if its whole path is the unit's."""
     assert unit_of(cgroup) is None
 
 
@@ -487,13 +487,13 @@ def test_the_kubelets_own_root_is_respected() -> None:
 
 
 def test_an_escaped_directory_is_the_unit_without_the_escape() -> None:
-    """systemd puts _ before what looks like a file of the kernel's."""
+    """systemd puts `_` before names that look like files of the kernel."""
     assert unit_of(f"{POD}/_cpu.scope") == "cpu.scope"
 
 
 @given(st.text(alphabet="ak./-_:@\\ \n\0é$'\"", max_size=40))
 def test_whatever_the_name_a_unit_is_one_word_of_the_path(name: str) -> None:
-    """And never one outside of the kubelet's slice."""
+    """No path gives a unit outside of the kubelet's slice."""
     for parent in (ROOT, POD, ""):
         unit = unit_of(f"{parent}/{name}")
         if unit is not None:

@@ -29,14 +29,14 @@ def told(file: str, content: str, held: str = "") -> dict[str, Any] | None:
 
 @each("systemd/RangeToBits/")
 def test_a_list_is_a_bit_mask_with_the_lowest_byte_first(vector: Vector) -> None:
-    """As the runtimes make it."""
+    """The mask is the one that runtimes send."""
     cpus, mask = vector.input["cpus"], bytes(vector.expect["bytes"])
     assert told("cpuset.cpus", cpus) == {"AllowedCPUs": mask}
     assert told("cpuset.mems", cpus) == {"AllowedMemoryNodes": mask}
 
 
 def test_an_empty_list_takes_the_restriction_away() -> None:
-    """An empty mask is systemd's way to say that there is none."""
+    """An empty mask removes the restriction."""
     assert told("cpuset.cpus", "\n") == {"AllowedCPUs": b""}
 
 
@@ -60,7 +60,7 @@ DIFFERENCES = Exceptions(
 
 @pytest.mark.parametrize("vector", RUNC, ids=lambda vector: vector.id)
 def test_a_file_becomes_the_properties_that_runc_sends(vector: Vector) -> None:
-    """But for those listed."""
+    """The properties are those of runc, except for the listed cases."""
     ((file, content),) = vector.input["linux.resources"]["unified"].items()
     ours = {name: _shown(v) for name, v in (told(file, content) or {}).items()}
     theirs = dict(item.split("=", 1) for item in vector.expect["properties"])
@@ -85,7 +85,7 @@ def _shown(value: object) -> str:
 def test_a_quota_is_rounded_up_to_whole_percents(
     content: str, per_second: int, file: str
 ) -> None:
-    """So that what the file holds survives a daemon-reload."""
+    """A rounded quota is not changed by a daemon-reload."""
     period = int(content.split()[1])
     assert told("cpu.max", content) == {
         "CPUQuotaPerSecUSec": per_second,
@@ -98,7 +98,7 @@ def test_a_quota_is_rounded_up_to_whole_percents(
 def test_a_quota_never_shrinks_and_grows_by_one_step_at_most(
     quota: int, period: int
 ) -> None:
-    """And what has been rounded once stays as it is."""
+    """Rounding a rounded quota again changes nothing."""
     properties = told("cpu.max", f"{quota} {period}")
     assert properties is not None
     per_second = properties["CPUQuotaPerSecUSec"]
@@ -110,7 +110,7 @@ def test_a_quota_never_shrinks_and_grows_by_one_step_at_most(
 
 
 def test_a_quota_alone_keeps_the_period() -> None:
-    """That of the file, or the kernel's default."""
+    """The period is that of the file, or the kernel's default."""
     assert told("cpu.max", "5000", "max 50000\n") == {
         "CPUQuotaPerSecUSec": 100_000,
         "CPUQuotaPeriodUSec": 50_000,
@@ -122,7 +122,7 @@ def test_a_quota_alone_keeps_the_period() -> None:
 
 
 def test_idle_is_a_weight_of_zero() -> None:
-    """And back it is the default weight, but only for a cgroup that is idle."""
+    """Leaving idle is the default weight, but only for a cgroup that is idle."""
     assert told("cpu.idle", "1", "0\n") == {"CPUWeight": 0}
     assert told("cpu.idle", "0", "1\n") == {"CPUWeight": INFINITY}
     assert told("cpu.idle", "0", "0\n") is None
@@ -140,7 +140,7 @@ def test_a_weight_per_device_is_a_device_weight() -> None:
 
 
 def test_all_rates_of_a_device_are_told() -> None:
-    """Those that the text does not name as they are, or systemd would lift them."""
+    """Rates that the text does not name are taken from the file."""
     held = "8:0 rbps=max wbps=7 riops=max wiops=9\n8:16 rbps=1 wbps=1 riops=1 wiops=1\n"
     node = "/dev/block/8:0"
     assert told("io.max", "8:0 rbps=5 wiops=max", held) == {
@@ -191,12 +191,12 @@ def test_all_rates_of_a_device_are_told() -> None:
 def test_what_systemd_cannot_be_told_is_left_to_the_file(
     file: str, content: str
 ) -> None:
-    """Nothing is guessed."""
+    """A text that no property can express gives None."""
     assert told(file, content) is None
 
 
 @given(st.sampled_from(["memory.max", "cpu.max", "io.max", "io.weight"]), st.text())
 def test_no_text_is_too_strange(file: str, content: str) -> None:
-    """Properties or none, never an exception."""
+    """Any text gives properties or None, and no exception."""
     unit_properties(file, content, holding(content))
     settled(file, content)

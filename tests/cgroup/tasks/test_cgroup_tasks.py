@@ -80,7 +80,7 @@ def states(threads: str | list[str], proc: Mapping[str, str | int]) -> TaskState
     ],
 )
 def test_each_state_has_its_count(letter: str, expected: TaskStates) -> None:
-    """What has ended has none."""
+    """Tasks that have ended are not counted."""
     assert states("7\n", {"/7/stat": stat(letter)}) == expected
 
 
@@ -88,7 +88,7 @@ def test_each_state_has_its_count(letter: str, expected: TaskStates) -> None:
     "name", ["a b", "a) R 1", ") Z (", "\n) D 1\n", "((", "))", "", "é"]
 )
 def test_a_task_may_have_any_name(name: str) -> None:
-    """The state comes after the last parenthesis, which a name cannot end."""
+    """The state is read after the last parenthesis, which no name can hide."""
     assert states("7\n", {"/7/stat": stat("S", name)}) == TaskStates(sleeping=1)
 
 
@@ -111,50 +111,50 @@ def test_a_task_may_have_any_name(name: str) -> None:
 def test_what_a_thread_waits_in_tells_io_from_the_rest(
     function: str | int, expected: TaskStates
 ) -> None:
-    """Where the kernel does not say, it is not called I/O."""
+    """A thread whose wait function is hidden counts as uninterruptible."""
     proc: dict[str, str | int] = {"/7/stat": stat("D"), "/7/wchan": function}
     assert states("7\n", proc) == expected
 
 
 def test_only_what_waits_uninterruptibly_is_asked_what_it_waits_in() -> None:
-    """A sleeping thread in an I/O function is one that sleeps."""
+    """A sleeping thread in an I/O function counts as sleeping."""
     proc = {"/7/stat": stat("S"), "/7/wchan": "folio_wait_bit_common"}
     assert states("7\n", proc) == TaskStates(sleeping=1)
 
 
 @pytest.mark.parametrize("error", [ENOENT, ESRCH])
 def test_a_thread_that_ends_while_we_look_is_not_counted(error: int) -> None:
-    """It is no longer listed when the list is read again."""
+    """A thread that is not listed any more has ended."""
     proc: dict[str, str | int] = {"/7/stat": stat("R"), "/8/stat": error}
     assert states(["7\n8\n", "7\n"], proc) == TaskStates(running=1)
 
 
 def test_threads_of_another_pid_namespace_are_unseen() -> None:
-    """The kernel writes 0 for each of them."""
+    """The kernel lists each of them as 0."""
     assert states("0\n0\n7\n0\n", {"/7/stat": stat("S")}) == TaskStates(
         sleeping=1, unseen=3
     )
 
 
 def test_threads_that_proc_hides_are_unseen() -> None:
-    """As it does with hidepid: they are listed still, so they have not ended."""
+    """With hidepid, threads are listed but have no directory in /proc."""
     assert states("7\n8\n", {"/7/stat": stat("S")}) == TaskStates(sleeping=1, unseen=1)
 
 
 def test_an_error_that_is_no_end_is_an_error() -> None:
-    """Not a smaller number."""
+    """Any other error is raised instead of a smaller number."""
     with pytest.raises(CgroupError, match="EACCES"):
         states("7\n", {"/7/stat": EACCES})
 
 
 def test_a_cgroup_that_is_not_there_is_an_error() -> None:
-    """Not nothing."""
+    """A missing cgroup is an error and not zero tasks."""
     with pytest.raises(CgroupError, match=r"/b/cgroup\.threads: No such file"):
         ThreadWalk(Texts({}), Texts({})).states("/b")
 
 
 def test_the_root_has_its_threads_too() -> None:
-    """Its path is / alone."""
+    """The root's path, `/`, is read without a double slash."""
     files = Texts({"/cgroup.threads": "7\n"})
     walk = ThreadWalk(files, Texts({"/7/stat": stat("S")}))
     assert walk.states("/") == TaskStates(sleeping=1)
@@ -207,7 +207,7 @@ STATES = st.builds(
 
 @given(STATES, STATES)
 def test_sums_lose_nothing(one: TaskStates, other: TaskStates) -> None:
-    """Of every state, and so of all."""
+    """A sum has all tasks of both, in each state."""
     both = one + other
     assert both == other + one
     assert both.total == one.total + other.total
@@ -233,7 +233,7 @@ class Counts:
 
 
 def test_a_cgroup_counts_all_that_is_below_it() -> None:
-    """Parents come first, siblings in order."""
+    """The list has parents first and siblings in order."""
     counts = Counts(
         {
             "/k": TaskStates(),
@@ -254,7 +254,7 @@ def test_a_cgroup_counts_all_that_is_below_it() -> None:
 
 @pytest.mark.parametrize("error", [ENOENT, ENODEV, ENAMETOOLONG])
 def test_a_cgroup_that_goes_away_is_passed_over(error: int) -> None:
-    """The others are counted; only the one that was asked for has to be there."""
+    """Only the first cgroup has to exist."""
     counts = Counts({"/": TaskStates(running=1), "/a": error, "/b": TaskStates()})
     assert [one.cgroup for one in tasks_below(counts.children, counts, "/")] == [
         "/",
@@ -265,14 +265,14 @@ def test_a_cgroup_that_goes_away_is_passed_over(error: int) -> None:
 
 
 def test_other_errors_below_are_errors() -> None:
-    """A count with something left out would be a wrong one."""
+    """An incomplete count is not returned."""
     counts = Counts({"/": TaskStates(), "/a": EACCES})
     with pytest.raises(CgroupError, match="EACCES"):
         tasks_below(counts.children, counts, "/")
 
 
 def test_cgroups_may_nest_deeper_than_python_does() -> None:
-    """A container that makes thousands does not end us."""
+    """Thousands of nested cgroups do not exceed Python's recursion limit."""
     depth = 3000
 
     class Deep:
@@ -299,7 +299,7 @@ class Counted:
 
 @pytest.mark.parametrize("counted", [TaskStates(running=1), TaskStates(running=2)])
 def test_a_count_that_lacks_tasks_is_not_believed(counted: TaskStates) -> None:
-    """Some kernels leave out tasks that sleep; v1's are walked then."""
+    """If the kernel's count is smaller than the list, the tasks are walked."""
     files = Texts({"/cpu/a/tasks": "7\n8\n"})
     proc = Texts({"/7/stat": stat("R"), "/8/stat": stat("S")})
     reader = CountOrWalk(Counted(counted), ThreadWalk(files, proc, version=1))

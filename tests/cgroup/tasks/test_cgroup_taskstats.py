@@ -24,7 +24,7 @@ def hierarchy() -> str:
 
 
 def test_the_kernel_counts_this_process(hierarchy: str) -> None:
-    """It runs while it asks."""
+    """This process runs while the kernel counts it."""
     controllers = Path("/proc/self/cgroup").read_text().splitlines()
     name = Path(hierarchy).name
     own = next(line.split(":")[2] for line in controllers if f":{name}:" in line)
@@ -55,7 +55,7 @@ def test_only_what_is_in_the_hierarchy(hierarchy: str, cgroup: str, errno: int) 
 
 
 def test_what_is_no_cgroup_of_version_1_is_refused(tmp_path: Path) -> None:
-    """By the kernel; we do not wait for an answer that never comes."""
+    """The kernel refuses, and the call does not wait for ever."""
     (tmp_path / "a").mkdir()
     (tmp_path / "link").symlink_to("/")
     with CgroupStats(str(tmp_path)) as stats:
@@ -68,13 +68,13 @@ def test_what_is_no_cgroup_of_version_1_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_hierarchy_is_an_error(tmp_path: Path) -> None:
-    """That names the directory."""
+    """The error names the directory."""
     with pytest.raises(CgroupError, match="/none: No such file"):
         CgroupStats(str(tmp_path / "none"))
 
 
 def test_nothing_is_left_open(tmp_path: Path) -> None:
-    """Neither the socket nor the directories, also after an error."""
+    """Socket and directories are closed, also after an error."""
 
     def descriptors() -> int:
         return len(os.listdir("/proc/self/fd"))

@@ -1,9 +1,12 @@
-"""Contents of files: reading and writing are each other's inverse."""
+"""Texts of the kernel's files: every text that a kernel shows is parsed.
+
+The functions named `show_...` write a text as the kernel does.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +15,10 @@ from hypothesis import strategies as st
 from nriplugin.cgroup.types import formats
 from nriplugin.cgroup.types.formats import CpuMax, Pressure, Stall
 from nriplugin.cgroup.types.registry import Registry, Type
+from nriplugin.convert.cpu_list import parse_cpus, render_cpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 COUNT = st.integers(0, 2**64 - 1)
 LIMIT = st.one_of(st.just(-1), st.integers(0, 2**63 - 1))
@@ -21,6 +28,40 @@ DEVICE = st.tuples(st.integers(0, 4095), st.integers(0, 2**20 - 1)).map(
 )
 PERCENT = st.integers(0, 10_000).map(lambda hundredths: hundredths / 100)
 STALL = st.builds(Stall, PERCENT, PERCENT, PERCENT, COUNT)
+
+
+def show_numbers(numbers: Mapping[str, int]) -> str:
+    return "".join(f"{name} {number}\n" for name, number in numbers.items())
+
+
+def show_devices(devices: Mapping[str, Mapping[str, int]]) -> str:
+    lines = []
+    for device, fields in devices.items():
+        pairs = [f"{key}={formats.render_limit(n)}" for key, n in fields.items()]
+        lines.append(" ".join([device, *pairs]) + "\n")
+    return "".join(lines)
+
+
+def show_blkio(devices: Mapping[str, Mapping[str, int]]) -> str:
+    return "".join(
+        f"{device} {what.capitalize()} {number}\n"
+        for device, fields in devices.items()
+        for what, number in fields.items()
+    )
+
+
+def show_pressure(pressure: Pressure) -> str:
+    return "".join(
+        f"{kind} avg10={stall.avg10:.2f} avg60={stall.avg60:.2f} "
+        f"avg300={stall.avg300:.2f} total={stall.total_us}\n"
+        for kind, stall in (("some", pressure.some), ("full", pressure.full))
+        if stall is not None
+    )
+
+
+def show_ids(ids: Iterable[int]) -> str:
+    return "".join(f"{one}\n" for one in ids)
+
 
 CODECS: dict[str, tuple[Any, Any, Any]] = {
     "number": (formats.parse_number, str, st.integers(-(2**31), 2**63)),
@@ -36,30 +77,30 @@ CODECS: dict[str, tuple[Any, Any, Any]] = {
         st.builds(CpuMax, LIMIT, st.integers(1000, 1_000_000)),
     ),
     "list": (
-        formats.parse_cpus,
-        formats.render_cpus,
+        parse_cpus,
+        render_cpus,
         st.frozensets(st.integers(0, 8191), max_size=50),
     ),
     "counters": (
         formats.parse_counters,
-        formats.render_counters,
+        show_numbers,
         st.dictionaries(KEY, COUNT),
     ),
     "devices": (
         formats.parse_devices,
-        formats.render_devices,
+        show_devices,
         st.dictionaries(
             DEVICE, st.dictionaries(KEY, LIMIT, min_size=1, max_size=4), max_size=4
         ),
     ),
     "device numbers": (
         formats.parse_device_numbers,
-        formats.render_device_numbers,
+        show_numbers,
         st.dictionaries(st.one_of(st.just("default"), DEVICE), COUNT),
     ),
     "blkio": (
         formats.parse_blkio,
-        formats.render_blkio,
+        show_blkio,
         st.dictionaries(
             DEVICE,
             st.dictionaries(st.sampled_from(["read", "write"]), COUNT, min_size=1),
@@ -67,12 +108,12 @@ CODECS: dict[str, tuple[Any, Any, Any]] = {
     ),
     "pressure": (
         formats.parse_pressure,
-        formats.render_pressure,
+        show_pressure,
         st.builds(Pressure, STALL, st.one_of(st.none(), STALL)),
     ),
     "ids": (
         formats.parse_ids,
-        formats.render_ids,
+        show_ids,
         st.lists(st.integers(1, 2**22)).map(tuple),
     ),
 }
@@ -81,7 +122,7 @@ CODECS: dict[str, tuple[Any, Any, Any]] = {
 @pytest.mark.parametrize("name", CODECS)
 @given(data=st.data())
 def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
-    """Every format: value to text to value, and text to value to text."""
+    """A value that is shown as the kernel shows it is parsed to the same value."""
     parse, render, values = CODECS[name]
     value = data.draw(values)
     text = render(value)
@@ -94,7 +135,7 @@ def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", CODECS)
 @given(text=st.text(max_size=60))
 def test_any_other_text_is_a_value_error(name: str, text: str) -> None:
-    """And never another exception."""
+    """Any other text raises ValueError and no other exception."""
     parse = CODECS[name][0]
     with contextlib.suppress(ValueError):
         parse(text)
@@ -121,7 +162,7 @@ REGISTRIES = {version: Registry(version) for version in (1, 2)}
 @pytest.mark.parametrize("version", [1, 2])
 @given(data=st.data())
 def test_what_is_set_is_what_is_got(version: int, data: st.DataObject) -> None:
-    """For every type that is one number, given as number or as text."""
+    """A type of one number takes it as number or as text."""
     resources = [one for one in REGISTRIES[version] if one.type in GIVEN]
     resource = data.draw(st.sampled_from(resources))
     value = data.draw(GIVEN[Type(resource.type)])
@@ -131,7 +172,7 @@ def test_what_is_set_is_what_is_got(version: int, data: st.DataObject) -> None:
 
 
 def test_no_limit_is_minus_one_however_it_is_spelt() -> None:
-    """`max`, -1, and on v1 the largest multiple of any page."""
+    """`max`, -1 and v1's largest multiple of any page are all -1."""
     assert formats.parse_limit("max\n") == -1
     for text in ("-1", "9223372036854771712", "9223372036854710272"):
         assert formats.parse_limit_v1(text) == -1
@@ -148,13 +189,13 @@ def test_no_limit_is_minus_one_however_it_is_spelt() -> None:
     [("max 100000", (-1, 100000)), ("100000 100000\n", (100000,) * 2)],
 )
 def test_cpu_max(text: str, value: tuple[int, int]) -> None:
-    """Quota and period."""
+    """cpu.max is a quota and a period."""
     assert formats.parse_cpu_max(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "max", "100000", "1 2 3", "x 100000", "max max"])
 def test_cpu_max_has_two_words(text: str) -> None:
-    """Everything else is an error, not a guess."""
+    """A text without exactly two words is an error."""
     with pytest.raises(ValueError, match=r"."):
         formats.parse_cpu_max(text)
 
@@ -172,8 +213,8 @@ def test_cpu_max_has_two_words(text: str) -> None:
     ],
 )
 def test_lists_of_cpus(text: str, canonical: str) -> None:
-    """The kernel's spellings, and the one it shows."""
-    assert formats.render_cpus(formats.parse_cpus(text)) == canonical
+    """Every spelling that the kernel takes becomes the one that it shows."""
+    assert render_cpus(parse_cpus(text)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -193,12 +234,14 @@ def test_lists_of_cpus(text: str, canonical: str) -> None:
         "١",
         "1_0",
         "0-3:/",
+        "0-3:",
+        "5:1/2",
     ],
 )
 def test_what_is_no_list_of_cpus(text: str) -> None:
-    """Nor may a list be so long that it fills the memory."""
+    """Other texts are refused, and so are lists too long to keep in memory."""
     with pytest.raises(ValueError, match="expected"):
-        formats.parse_cpus(text)
+        parse_cpus(text)
 
 
 def test_pressure_without_full_is_an_old_kernels_cpu() -> None:
@@ -231,9 +274,3 @@ def test_weights_by_device() -> None:
         "8:0": 50,
     }
     assert formats.parse_device_numbers("100\n") == {"default": 100}
-
-
-def test_meminfo() -> None:
-    """Kilobytes become bytes; counts stay."""
-    text = "MemTotal:  16 kB\nHugePages_Total:  3\n"
-    assert formats.parse_meminfo(text) == {"MemTotal": 16384, "HugePages_Total": 3}

@@ -33,7 +33,7 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
 
 
 def test_both_versions_give_the_same_answers(tree: Tree) -> None:
-    """The two fake trees describe the same use in their own words."""
+    """Two trees that describe the same use on v1 and v2 give equal answers."""
     reader = Reader(tree)
     assert reader.cpu_quota(POD) == -1
     assert reader.cpu_period(POD) == 100_000
@@ -63,7 +63,7 @@ def test_both_versions_give_the_same_answers(tree: Tree) -> None:
 
 
 def test_what_v1_does_not_count_is_none(tree: Tree) -> None:
-    """Not zero, which would be a claim."""
+    """A number that v1 does not count is None and not zero."""
     events = Reader(tree).memory_events(POD)
     if tree.version == 1:
         assert events == MemoryEvents(None, None, 2, None, 1)
@@ -80,7 +80,7 @@ def test_what_v1_does_not_count_is_none(tree: Tree) -> None:
     ],
 )
 def test_the_quota(tree: Tree, v1: str, v2: str, quota: int) -> None:
-    """-1 is none, on both."""
+    """No quota is -1 on both versions."""
     content = v1 if tree.version == 1 else v2
     tree.files.write(tree.path(Type.CPU_QUOTA, POD), content)
     assert Reader(tree).cpu_quota(POD) == quota
@@ -88,14 +88,14 @@ def test_the_quota(tree: Tree, v1: str, v2: str, quota: int) -> None:
 
 @pytest.mark.parametrize("content", ["", "x", "1 2 3", "max", "100000.5"])
 def test_a_quota_that_makes_no_sense_is_an_error(tree: Tree, content: str) -> None:
-    """On v2 it takes two words; `max` alone is none on either."""
+    """On v2 cpu.max needs two words; on v1 `max` is no number."""
     tree.files.write(tree.path(Type.CPU_QUOTA, POD), content)
     with pytest.raises(CgroupError, match=r"^parse /.*cpu\."):
         Reader(tree).cpu_quota(POD)
 
 
 def test_memory_limits(tree: Tree) -> None:
-    """v1 has no word for none, only a very large number."""
+    """v1 shows no limit as a very large number."""
     reader = Reader(tree)
     tree.set(Type.MEMORY_LIMIT, POD, 1 << 30)
     assert reader.memory_limit(POD) == 1 << 30
@@ -104,7 +104,7 @@ def test_memory_limits(tree: Tree) -> None:
 
 
 def test_pressure_is_none_where_it_is_not_measured(tree: Tree) -> None:
-    """Upstream's v1 has none; a cgroup that is gone is an error all the same."""
+    """v1 has no pressure files, which gives None; a missing cgroup is an error."""
     reader = Reader(tree)
     for resource in ("cpu", "memory", "io"):
         found = reader.pressure(POD, resource)
@@ -119,7 +119,7 @@ def test_pressure_is_none_where_it_is_not_measured(tree: Tree) -> None:
 
 
 def test_pressure_that_was_turned_off_is_none(tmp_path: Path) -> None:
-    """With psi=0 the files are there and refuse to be read."""
+    """With psi=0 the files exist and cannot be read, which gives None."""
     tree = make(2, tmp_path)
     read = tree.files.read
 
@@ -133,7 +133,7 @@ def test_pressure_that_was_turned_off_is_none(tmp_path: Path) -> None:
 
 
 def test_v1_pressure_of_a_vendors_kernel_is_read(tmp_path: Path) -> None:
-    """Anolis keeps all three beside cpuacct."""
+    """Anolis has all three pressure files in the hierarchy of cpuacct."""
     tree = make(1, tmp_path)
     text = "some avg10=1.00 avg60=0.00 avg300=0.00 total=9\n"
     (tmp_path / "cpuacct" / POD[1:] / "memory.pressure").write_text(text)
@@ -152,7 +152,7 @@ def test_cpu_stat_of_an_older_kernel_or_with_the_controller_off(tmp_path: Path) 
 
 
 def test_a_cgroup_that_is_gone_is_an_error_with_its_path(tree: Tree) -> None:
-    """Every answer is one, or there is none."""
+    """No method returns a made-up answer for a missing cgroup."""
     reader = Reader(tree)
     for ask in (
         reader.cpu_quota,

@@ -11,7 +11,6 @@ from support.trees import CGROUPS, CONTAINER, CONTAINER_ID, POD, QOS, UID, make,
 from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.locate.detect import detect_node
 from nriplugin.cgroup.locate.walk import find, walk
-from nriplugin.cgroup.system import open_proc, open_resctrl, resctrl_registry
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.errors import CgroupError, ConfigError
@@ -42,7 +41,7 @@ def tree(request: pytest.FixtureRequest, tmp_path: Path) -> Tree:
 def test_what_is_set_is_got(
     tree: Tree, kind: Type, value: object, then: object
 ) -> None:
-    """In the same words on both versions."""
+    """The same calls set and get a value on both versions."""
     assert isinstance(value, int | str)
     tree.set(kind, POD, value)
     assert tree.get(kind, POD) == then
@@ -64,12 +63,12 @@ def test_what_is_set_is_got(
 def test_what_is_read_only_is_the_same_on_both(
     tree: Tree, kind: Type, value: object
 ) -> None:
-    """In v1's units, whose names the types have."""
+    """Both versions give v1's units."""
     assert tree.get(kind, POD) == value
 
 
 def test_block_io_is_known_on_v2_too(tree: Tree) -> None:
-    """Traffic and limits, by the same types as on v1."""
+    """v2 has traffic and limits by the same types as v1."""
     for kind, read, write in (
         (Type.IO_BYTES, 4096, 8192),
         (Type.IO_OPERATIONS, 1, 2),
@@ -81,7 +80,7 @@ def test_block_io_is_known_on_v2_too(tree: Tree) -> None:
 
 
 def test_cpu_stat_without_usage_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    """It is the file of three types on v2."""
+    """On v2 three types are read from cpu.stat."""
     tree = make_v2(tmp_path)
     tree.files.write(f"{POD}/cpu.stat", "nr_periods 1\n")
     with pytest.raises(CgroupError, match=rf"^parse {POD}/cpu\.stat: "):
@@ -89,7 +88,7 @@ def test_cpu_stat_without_usage_is_an_error_that_names_the_file(tmp_path: Path) 
 
 
 def test_quota_and_period_share_a_file_and_keep_each_other(tree: Tree) -> None:
-    """In either order."""
+    """Each may be set first."""
     tree.set(Type.CPU_QUOTA, POD, 20_000)
     tree.set(Type.CPU_PERIOD, POD, 50_000)
     tree.set(Type.CPU_QUOTA, POD, 30_000)
@@ -100,7 +99,7 @@ def test_quota_and_period_share_a_file_and_keep_each_other(tree: Tree) -> None:
 
 
 def test_an_invalid_value_is_refused_before_anything_is_read(tree: Tree) -> None:
-    """Also where there is nothing to read."""
+    """An invalid value is refused even if the cgroup does not exist."""
     with pytest.raises(ConfigError, match=r"cpu\.cfs_quota_us: 5, expected"):
         tree.set(Type.CPU_QUOTA, "/nowhere", 5)
     with pytest.raises(CgroupError, match="ENOENT"):
@@ -108,7 +107,7 @@ def test_an_invalid_value_is_refused_before_anything_is_read(tree: Tree) -> None
 
 
 def test_what_makes_no_sense_is_named_with_its_path(tree: Tree) -> None:
-    """So that one can look."""
+    """A text that cannot be parsed is an error with the path of its file."""
     path = tree.path(Type.MEMORY_LIMIT, POD)
     tree.files.write(path, "lots\n")
     with pytest.raises(CgroupError) as caught:
@@ -118,14 +117,14 @@ def test_what_makes_no_sense_is_named_with_its_path(tree: Tree) -> None:
 
 
 def test_children_are_the_same_on_both_versions(tree: Tree) -> None:
-    """v1's are looked up below one controller."""
+    """On v1 the names come from the hierarchy of cpu."""
     assert tree.children("/") == ["kubepods"]
     assert tree.children("/kubepods") == ["burstable"]
     assert tree.children(CONTAINER) == []
 
 
 def test_memory_min_is_supported_where_the_kernel_has_it(tmp_path: Path) -> None:
-    """All of v2; on v1 only the kernels that brought it there."""
+    """Every v2 kernel has memory.min, and some vendors' v1 kernels."""
     v2 = make(2, tmp_path / "v2")
     assert v2.supported(Type.MEMORY_MIN, POD)
     upstream = make(1, tmp_path / "v1")
@@ -145,7 +144,7 @@ def test_memory_min_is_supported_where_the_kernel_has_it(tmp_path: Path) -> None
 def test_a_vendors_file_that_is_absent_is_unsupported_not_an_error(
     tree: Tree, kind: Type
 ) -> None:
-    """Nor is it anybody's mistake."""
+    """The answer is false, with what the file needs."""
     support = tree.supported(kind, POD)
     assert not support
     assert "openEuler" in support.reason
@@ -162,7 +161,7 @@ class Counting(LocalFiles):
 
 
 def test_support_is_asked_once_per_type(tmp_path: Path) -> None:
-    """It is the kernel's, not the cgroup's."""
+    """Support is a property of the kernel, so one cgroup answers for all."""
     make_v2(tmp_path)
     files = Counting(str(tmp_path), magics=None)
     tree = Tree(files, 2)
@@ -176,7 +175,7 @@ def test_support_is_asked_once_per_type(tmp_path: Path) -> None:
 
 
 def test_what_is_only_missing_here_is_not_remembered(tmp_path: Path) -> None:
-    """A cgroup that is gone, or has its controller off, says nothing of the kernel."""
+    """A missing cgroup, or one with its controller off, says nothing of the kernel."""
     tree = make_v2(tmp_path)
     gone = tree.supported(Type.CPU_BURST, "/kubepods/podgone")
     assert not gone
@@ -190,46 +189,23 @@ def test_what_is_only_missing_here_is_not_remembered(tmp_path: Path) -> None:
     assert tree.supported(Type.CPU_BURST, QOS)
 
 
-def test_files_that_are_no_cgroups_fit_the_same_interface(tmp_path: Path) -> None:
-    """/proc/meminfo, and the cache's shares of a group of tasks."""
-    proc = open_proc()
-    assert proc.path(Type.MEMINFO, "/") == "/meminfo"
-    assert proc.get(Type.MEMINFO, "/")["MemTotal"] > 1 << 20
-    assert proc.supported(Type.MEMINFO, "/")
-    with pytest.raises(ConfigError, match="not found in cgroup registry of version 0"):
-        proc.get(Type.CPU_STAT, "/")
-    (tmp_path / "BE").mkdir()
-    (tmp_path / "BE" / "schemata").write_text("    MB:0=100\n    L3:0=fff;1=fff\n")
-    files = LocalFiles(str(tmp_path), magics=None)
-    resctrl = Tree(files, 0, resctrl_registry())
-    assert resctrl.path(Type.RESCTRL_SCHEMATA, "/BE") == "/BE/schemata"
-    assert resctrl.get(Type.RESCTRL_SCHEMATA, "/BE") == {
-        "MB": "0=100",
-        "L3": "0=fff;1=fff",
-    }
-    resctrl.set(Type.RESCTRL_SCHEMATA, "/BE", "L3:0=f")
-    assert resctrl.read(Type.RESCTRL_SCHEMATA, "/BE") == "L3:0=f\n"
-    with pytest.raises(ConfigError, match="schemata: 'L3', expected lines such as"):
-        resctrl.set(Type.RESCTRL_SCHEMATA, "/BE", "L3")
-    files.write("/BE/schemata", "nonsense\n")
-    with pytest.raises(CgroupError, match="expected RESOURCE:DOMAINS"):
-        resctrl.get(Type.RESCTRL_SCHEMATA, "/BE")
-    with pytest.raises(CgroupError, match="file system type"):
-        open_resctrl(str(tmp_path))
-
-
 def test_the_kubelets_part_is_walked_from_the_top(tree: Tree) -> None:
-    """With what each cgroup is."""
+    """Each cgroup comes with its depth and what it is."""
     found = list(walk(tree, "/kubepods"))
     assert [one.cgroup for one in found] == list(CGROUPS)
     assert [one.depth for one in found] == [0, 1, 2, 3]
-    assert [one.place.level for one in found] == ["kubepods", "qos", "pod", "container"]
+    assert [one.identity.level for one in found] == [
+        "kubepods",
+        "qos",
+        "pod",
+        "container",
+    ]
     with pytest.raises(CgroupError):
         list(walk(tree, "/kubepods.slice"))
 
 
 def test_what_a_container_does_below_itself_is_not_walked(tmp_path: Path) -> None:
-    """Nor is what is in no pod."""
+    """Cgroups inside of a container, or outside of pods, are left out."""
     inner = f"{CONTAINER}/container"
     deep = f"{inner}/system.slice/x.service"
     tree = make_v2(tmp_path, [*CGROUPS, inner, deep])
@@ -239,7 +215,7 @@ def test_what_a_container_does_below_itself_is_not_walked(tmp_path: Path) -> Non
 
 
 def test_an_unreadable_cgroup_is_an_error(tmp_path: Path) -> None:
-    """It is not passed over in silence."""
+    """An error other than "gone" is raised."""
     tree = make_v2(tmp_path)
     listed = tree.files.children
 
@@ -254,7 +230,7 @@ def test_an_unreadable_cgroup_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_cgroup_that_goes_away_meanwhile_is_left_out(tmp_path: Path) -> None:
-    """Pods end at any time."""
+    """A pod that ends during the walk is no error."""
     tree = make_v2(tmp_path)
     listed = tree.files.children
 
@@ -277,14 +253,14 @@ def test_a_cgroup_that_goes_away_meanwhile_is_left_out(tmp_path: Path) -> None:
 def test_pods_and_containers_are_found_by_name(
     tree: Tree, wanted: str, cgroup: str
 ) -> None:
-    """The beginning is enough."""
+    """The beginning of a UID or ID is enough."""
     assert [one.cgroup for one in find(tree, "/kubepods", wanted)] == [cgroup]
-    for nobody in ("", "zzz", "/kubepods", "../kubepods"):
-        assert find(tree, "/kubepods", nobody) == []
+    for unknown in ("", "zzz", "/kubepods", "../kubepods"):
+        assert find(tree, "/kubepods", unknown) == []
 
 
 def test_a_node_opens_a_tree_that_was_named(tmp_path: Path) -> None:
-    """A copy, in plain directories, of either version."""
+    """A named tree may be a copy in ordinary directories, of either version."""
     make(1, tmp_path / "one")
     make(2, tmp_path / "two")
     for name, version in (("one", 1), ("two", 2)):
@@ -297,7 +273,7 @@ def test_a_node_opens_a_tree_that_was_named(tmp_path: Path) -> None:
 
 
 def test_a_real_tree_is_never_taken_for_a_plain_one() -> None:
-    """Writes to plain files are made differently."""
+    """The kernel's files are never written as ordinary files are."""
     node = detect_node({}, cgroup_root="/sys/fs/cgroup/")
     assert not node.plain
     assert node.cgroup_root == "/sys/fs/cgroup"
@@ -305,7 +281,7 @@ def test_a_real_tree_is_never_taken_for_a_plain_one() -> None:
 
 
 def test_an_unmarked_directory_is_not_opened_by_default(tmp_path: Path) -> None:
-    """A host's tree has to be a file system of cgroups."""
+    """The host's tree has to be a cgroup file system."""
     (tmp_path / "sys/fs").mkdir(parents=True)
     make_v2(tmp_path / "sys/fs/cgroup")
     node = detect_node({"NRIPLUGIN_CGROUP_VERSION": "2"}, str(tmp_path))
@@ -315,7 +291,7 @@ def test_an_unmarked_directory_is_not_opened_by_default(tmp_path: Path) -> None:
 
 
 def test_systemd_is_asked_where_it_owns_the_cgroups(tmp_path: Path) -> None:
-    """On a real tree only; a copy is nobody's."""
+    """A copy in ordinary directories has no writer."""
     environ = {"CGROUP_DRIVER": "systemd"}
     assert detect_node(environ).writer() is not None
     assert detect_node({"CGROUP_DRIVER": "cgroupfs"}).writer() is None

@@ -1,4 +1,4 @@
-"""Reading and then writing, with nobody else in between."""
+"""`exclusive`: no other thread or process writes between a read and an update."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_written_value_is_not_written_again(version: int, tmp_path: Path) -> N
 
 
 def test_after_the_interval_the_file_is_looked_at_again() -> None:
-    """What somebody else changed is written again once the value is old, not before."""
+    """A value that another program changed is written again after `refresh_s`."""
     kernel, clock = Kernel(), Clock()
     executor = Executor(kernel.tree, clock=clock)
     executor.update(WEIGHT)
@@ -344,8 +344,8 @@ def test_what_is_forgotten_takes_no_memory() -> None:
         executor.forget(pod)
     assert len(cache) == 0
     executor.update(WEIGHT)
-    executor.forget(QOS[:-1])  # the name of nobody
-    assert len(cache._known) == 1
+    executor.forget(QOS[:-1])  # no cgroup has this name
+    assert len(cache._values) == 1
 
 
 def test_a_batch_is_not_interleaved_with_another(
@@ -374,7 +374,7 @@ def test_a_batch_is_not_interleaved_with_another(
 
 
 def test_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
-    """Each file ends with a value that somebody wrote last, and the cache knows it."""
+    """Each file ends with the value that was written last, and the cache has it."""
     tree = make(2, tmp_path / "cgroup")
     executor = Executor(tree)
     failures: list[object] = []
@@ -387,7 +387,7 @@ def test_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
             )
             outcomes += executor.leveled_update_batch(
                 [
-                    [Update.merging(Type.CPUSET_CPUS, cgroup, f"{number}-{number + 1}")]
+                    [Update(Type.CPUSET_CPUS, cgroup, f"{number}-{number + 1}")]
                     for cgroup in (QOS, POD, CONTAINER)
                 ]
             )
@@ -441,7 +441,7 @@ def test_what_the_writer_cannot_keep_is_not_asked_for() -> None:
 def test_a_limit_below_the_use_is_written_and_told(
     limit: int | str, told: bool
 ) -> None:
-    """The kernel kills for it, so nobody is to be surprised."""
+    """The reason says how much is in use, because the kernel may kill for it."""
     kernel = Kernel()
     kernel.files[f"{POD}/memory.max"] = "4096"
     outcome = Executor(kernel.tree).update(Update(Type.MEMORY_LIMIT, POD, limit))

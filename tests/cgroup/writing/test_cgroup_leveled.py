@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.trees import CONTAINER, POD, QOS
 
-from nriplugin.cgroup.types.formats import parse_cpus, render_cpus
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.updates import Status, Update
+from nriplugin.convert.cpu_list import parse_cpus, render_cpus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Traced:
     def level(self, values: Sequence[str | int]) -> list[Status]:
         """Update the three levels; return what became of each."""
         updates = [
-            [Update.merging(self.type, cgroup, value)]
+            [Update(self.type, cgroup, value)]
             for cgroup, value in zip(BRANCH, values, strict=True)
         ]
         outcomes = self.executor.leveled_update_batch(updates)
@@ -120,8 +120,8 @@ def test_burst_and_quota_of_a_branch_together(
         outcomes = executor.leveled_update_batch(
             [
                 [
-                    Update.merging(Type.CPU_BURST, cgroup, burst),
-                    Update.merging(Type.CPU_QUOTA, cgroup, quota),
+                    Update(Type.CPU_BURST, cgroup, burst),
+                    Update(Type.CPU_QUOTA, cgroup, quota),
                 ]
                 for cgroup in BRANCH
             ]
@@ -142,13 +142,13 @@ def test_nothing_is_written_for_nothing() -> None:
     assert traced.trace == []
 
 
-def test_without_a_merge_a_parent_is_simply_written() -> None:
-    """Without a merge there is one plain write: first if it grows, else last."""
-    traced = Traced(2, Type.MEMORY_MIN, ["8192", "8192", "8192"])
+def test_a_type_without_a_merge_is_written_once() -> None:
+    """A parent of such a type is written first if it grows, and last if it shrinks."""
+    traced = Traced(2, Type.MEMORY_HIGH, ["8192", "8192", "8192"])
 
     def level(value: int) -> None:
         traced.executor.leveled_update_batch(
-            [[Update(Type.MEMORY_MIN, cgroup, value)] for cgroup in BRANCH]
+            [[Update(Type.MEMORY_HIGH, cgroup, value)] for cgroup in BRANCH]
         )
 
     level(16384)
@@ -162,7 +162,7 @@ def test_what_only_passes_is_not_read_back_and_what_stays_is() -> None:
     """Parents that hold their final value after the first pass are looked at, too."""
     traced = Traced(2, Type.MEMORY_MIN, ["0", "0", "0"])
     traced.kernel.write = lambda path, value: None  # type: ignore[method-assign]
-    updates = [[Update.merging(Type.MEMORY_MIN, cgroup, 4096)] for cgroup in BRANCH]
+    updates = [[Update(Type.MEMORY_MIN, cgroup, 4096)] for cgroup in BRANCH]
     outcomes = traced.executor.leveled_update_batch(updates)
     assert [outcome.actual for outcome in outcomes] == ["0", "0", "0"]
 
@@ -177,11 +177,8 @@ def test_what_has_nothing_below_it_is_written_once() -> None:
     kernel.writes.clear()
     Executor(tree).leveled_update_batch(
         [
-            [Update.merging(Type.CPUSET_CPUS, QOS, "4-5")],
-            [
-                Update.merging(Type.CPUSET_CPUS, cgroup, "4-5")
-                for cgroup in (POD, other)
-            ],
+            [Update(Type.CPUSET_CPUS, QOS, "4-5")],
+            [Update(Type.CPUSET_CPUS, cgroup, "4-5") for cgroup in (POD, other)],
         ]
     )
     assert [value for _, value in kernel.writes] == ["1-5", "4-5", "4-5", "4-5"]

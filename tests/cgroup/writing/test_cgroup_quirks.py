@@ -231,7 +231,7 @@ def test_v1_periods_of_a_branch_change(quota: int | None) -> None:
         levels = [[Update(Type.CPU_PERIOD, cgroup, period)] for cgroup in branch]
         if quota is not None:
             for level, cgroup in zip(levels, branch, strict=True):
-                level.append(Update.merging(Type.CPU_QUOTA, cgroup, quota))
+                level.append(Update(Type.CPU_QUOTA, cgroup, quota))
         assert all(one.ok for one in executor.leveled_update_batch(levels))
         for cgroup in branch:
             files = kernel.files

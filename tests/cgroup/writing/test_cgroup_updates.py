@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.trees import POD
 
-from nriplugin.cgroup.types.formats import parse_cpus, render_cpus
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.kernel_text import (
+    amount,
     equal,
     growth,
     number_in,
@@ -17,7 +17,9 @@ from nriplugin.cgroup.writing.kernel_text import (
     same,
     writes,
 )
-from nriplugin.cgroup.writing.updates import MERGES, Update, amount, larger, union
+from nriplugin.cgroup.writing.merging import MERGES, larger, union
+from nriplugin.cgroup.writing.updates import Update
+from nriplugin.convert.cpu_list import parse_cpus, render_cpus
 
 cpus = st.frozensets(st.integers(0, 200), max_size=20)
 amounts = st.one_of(st.integers(0, 2**63 - 1).map(str), st.just("max"), st.just("-1"))
@@ -47,13 +49,29 @@ def test_no_limit_is_larger_than_anything(word: str) -> None:
     assert larger(word, "17592186044415") == word
 
 
-def test_merging_knows_the_types_that_parents_and_children_share() -> None:
-    """An update that merges takes its type's function; other types have none."""
-    assert Update.merging(Type.CPUSET_CPUS, POD, "0-1").merge is union
-    for type_ in (Type.MEMORY_MIN, Type.MEMORY_LOW, Type.CPU_QUOTA, Type.CPU_BURST):
-        assert Update.merging(type_, POD, 1).merge is larger
-    assert Update.merging(Type.CPU_WEIGHT, POD, 1).merge is None
-    assert Type.CPU_WEIGHT not in MERGES
+def test_merges_are_for_the_types_that_parents_and_children_share() -> None:
+    """Sets are united, amounts take the larger, and no other type has a merge."""
+    sets = {Type.CPUSET_CPUS, Type.CPUSET_MEMS}
+    amounts = {Type.MEMORY_MIN, Type.MEMORY_LOW, Type.CPU_QUOTA, Type.CPU_BURST}
+    assert MERGES.keys() == sets | amounts
+    assert {MERGES[type_] for type_ in sets} == {union}
+    assert {MERGES[type_] for type_ in amounts} == {larger}
+
+
+def test_updates_are_equal_by_what_they_ask_for() -> None:
+    """Type, cgroup, value and origin count, and an update can be in a set."""
+    one = Update(Type.CPU_WEIGHT, POD, 200, origin="test")
+    assert one == Update(Type.CPU_WEIGHT, POD, 200, origin="test")
+    assert len({one, Update(Type.CPU_WEIGHT, POD, 200, origin="test")}) == 1
+    for other in (
+        Update(Type.CPU_SHARES, POD, 200, origin="test"),
+        Update(Type.CPU_WEIGHT, "/kubepods", 200, origin="test"),
+        Update(Type.CPU_WEIGHT, POD, 201, origin="test"),
+        Update(Type.CPU_WEIGHT, POD, 200),
+        "Update",
+    ):
+        assert one != other
+    assert repr(one) == f"Update({Type.CPU_WEIGHT!r}, {POD!r}, 200, 'test')"
 
 
 def test_limits_of_two_devices_are_two_values() -> None:

@@ -1,4 +1,12 @@
-"""What the journal is told and what it knows, without its database."""
+"""What the executor tells a journal before it writes, and what the journal answers.
+
+`Entry` goes into the journal, `JournalRow` comes out of it, and `OriginalsJournal` is
+the interface in between. It is declared here so that this package imports neither
+`cgroup.journal` nor its database; `cgroup.journal.Journal` implements it.
+
+A path is not enough to tell a file: a cgroup that is removed and made again has the
+same path. So an entry also has the inode number (`identity`), where the files know it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +24,7 @@ from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.writing.updates import Change
@@ -33,20 +42,24 @@ class Identified(Protocol):
 
 
 class JournalRow(NamedTuple):
-    """What the journal knows of one file."""
+    """What the journal knows about one file."""
 
     path: str
     cgroup: str
     type: str
+    # The last value in the file that nriplugin did not write.
     original: str
+    # The last value that nriplugin wrote; None if the file only changed as a side
+    # effect of another write.
     ours: str | None
+    # What the file held before that write; None once the write was seen to succeed.
     before: str | None
     time: float
     boot: str
     identity: int | None
 
     def is_ours(self, held: str) -> bool:
-        """Whether a file's content is one that we left there."""
+        """Whether a file's content is one that nriplugin's write left there."""
         file = self.path.rpartition("/")[2]
         return any(
             value is not None and same(file, value, held)
@@ -63,8 +76,36 @@ class Entry(NamedTuple):
     held: str
     content: str | None
     identity: int | None
-    # Whether what it holds may be the work of `cpu.idle`.
+    # Whether `cpu.idle` may have set what the file holds (see quirks.py).
     left_by_idle: bool = False
+
+
+class OriginalsJournal(Protocol):
+    """Stores the original values of files; every method may raise JournalError."""
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Exclude all other threads and processes that use the same journal."""
+        ...
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Store what files hold, before they are written."""
+        ...
+
+    def settle(self, path: str, recorded: str, held: str) -> None:
+        """Note what a file held after its write succeeded."""
+        ...
+
+    def forget(self, rows: Iterable[JournalRow]) -> None:
+        """Drop rows of files that are gone."""
+        ...
+
+    def row(self, path: str) -> JournalRow | None:
+        """Return the row of a file, if there is one of this boot."""
+        ...
+
+    def rows(self, cgroup: str | None = None) -> list[JournalRow]:
+        """Return all rows, or those of a cgroup and the cgroups below it."""
+        ...
 
 
 def entries_of(files: Files, steps: Sequence[Change]) -> list[Entry]:
@@ -81,8 +122,8 @@ def entries_of(files: Files, steps: Sequence[Change]) -> list[Entry]:
         entries.append(entry)
         for file in SIDE_EFFECTS.get(step.resource.file, ()):
             path = neighbour(step.path, file)
-            if path not in known and (there := held(files, path)) is not None:
-                entry = Entry(path, cgroup, file, there, None, identity(path))
+            if path not in known and (content := held(files, path)) is not None:
+                entry = Entry(path, cgroup, file, content, None, identity(path))
                 entries.append(_after_idle(entry, step.current))
     return entries
 
@@ -93,9 +134,9 @@ def _after_idle(weight: Entry, idle: str | None) -> Entry:
 
 
 def gone(files: Files, rows: Iterable[JournalRow]) -> list[JournalRow]:
-    """Return the rows whose file is gone, or is that of a later cgroup by now.
+    """Return the rows whose file is gone, or belongs to a later cgroup by now.
 
-    An error is no proof of that.
+    A file that cannot be looked at is not taken for gone.
     """
     identity = identities(files)
 
@@ -112,9 +153,10 @@ def gone(files: Files, rows: Iterable[JournalRow]) -> list[JournalRow]:
 
 
 def identities(files: Files) -> Callable[[str], int | None]:
-    """Return what tells a file from a later one there, if these files can.
+    """Return a function from a path to the file's inode number.
 
-    A file that is gone has none.
+    It returns None for a file that is gone, and for all files if these `Files` have no
+    inode numbers, as those of a VM's guest.
     """
     if not isinstance(files, Identified):
         return lambda _: None
