@@ -96,7 +96,7 @@ def test_what_no_handler_is_to_blame_for_follows_the_policy_of_the_file(
 ) -> None:
     """Ignored, the container starts as it would have without us."""
     plugin = plugin_of(f"failurePolicy: {policy}")
-    monkeypatch.setattr(plugin.lifecycle, "decide_new", lambda *_: 1 / 0)
+    monkeypatch.setattr(plugin.lifecycle, "decide_new", lambda *_, **__: 1 / 0)
     with connected(plugin, tmp_path) as (runtime, _):
         if policy == "fail":
             with pytest.raises(RequestRejected, match="ZeroDivisionError"):
