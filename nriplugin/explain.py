@@ -15,7 +15,7 @@ from nriplugin.cgroup.locate.paths import Driver, cgroup_path, pod_components
 from nriplugin.convert import Resources
 from nriplugin.engine import model
 from nriplugin.engine.allowed_files import ALLOWABLE
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import RESOURCES, STATED, Reason
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from nriplugin.cli.printing import print_line
 from nriplugin.config import read_config
 from nriplugin.convert.curves import AUTO
-from nriplugin.engine.settings import HANDLERS
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +44,6 @@ def main(args: argparse.Namespace) -> int:
 def _print_handlers(label: str, settings: Settings) -> None:
     names = [
         f"{name} (fail)" if name in settings.failing else name
-        for name in HANDLERS
-        if name in settings.active
+        for name in settings.active
     ]
     print_line(f"{label.ljust(15)} {', '.join(sorted(names)) or 'none'}")

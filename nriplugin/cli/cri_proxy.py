@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments, node_of
@@ -135,5 +134,5 @@ def _door_of(
             hands = stack.enter_context(closing(DirectWriter.of(node, tree)))
         except NRIPluginError as exc:
             _log.warning("cgroups are not written: %s", exc)
-    facts = replace(facts, writable=hands is not None)
+    facts = facts._replace(writable=hands is not None)
     return Door(runtime, facts, tree=tree, hands=hands, records=records, note=note)

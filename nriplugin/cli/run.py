@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
@@ -126,7 +125,7 @@ def _plugin_for(node: DetectedNode, *, read_only: bool) -> NodePlugin:
         return NodePlugin(facts, blind_because=str(exc), records=records)
     facts = node_facts(node, tree)
     if read_only or not facts.writable:
-        facts = replace(facts, writable=False)
+        facts = facts._replace(writable=False)
         return NodePlugin(facts, tree, records=records)
     from nriplugin.doors.nri.writing import WritingPlugin
     from nriplugin.node.direct_writes import DirectWriter

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.api import view_pb2 as view
 from nriplugin.doors.nri.messages import name_of
-from nriplugin.engine.cache_key import telling_keys
+from nriplugin.engine.cache_key import deciding_keys
 from nriplugin.kube.annotations import SUFFIX, ours
 from nriplugin.kube.qos import qos_of_cgroup
 
@@ -58,7 +58,7 @@ class Answered:
         self._answers: dict[Any, CachedAnswer] = {}
         self._curves = curves
         self._plain = plain
-        self._telling = telling_keys(config)
+        self._telling = deciding_keys(config)
 
     def __len__(self) -> int:
         return len(self._answers)

@@ -4,9 +4,8 @@ Pure: a file's name and text in, D-Bus properties out. What has no property (suc
 `cpu.max.burst`, `hugetlb.*`, `memory.oom.group` of a unit that exists already), or a
 text that its property cannot express, gives None and is written to the file directly.
 
-systemd keeps a quota as microseconds per second and stores it in steps of 1 %: a quota
-of 12345 per 100000 comes out as 13000. Rounding here, upwards as runc does, makes what
-the file holds now and what it holds after a `daemon-reload` the same.
+How systemd rounds a quota is in `nriplugin/systemd_quota.py`, where the engine may look
+as well.
 """
 
 from __future__ import annotations
@@ -15,6 +14,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cgroup.types.formats import parse_cpus
+from nriplugin.systemd_quota import (
+    DEFAULT_PERIOD,
+    quota_per_second,
+    rounded_cpu_max,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +27,6 @@ if TYPE_CHECKING:
 Property = tuple[str, tuple[str, Any]]
 
 INFINITY = (1 << 64) - 1
-_US_PER_S = 1_000_000
-_QUOTA_STEP_US = _US_PER_S // 100
-_DEFAULT_PERIOD = "100000"
 
 _AMOUNTS = {
     "memory.min": "MemoryMin",
@@ -78,14 +79,7 @@ def unit_properties(
 
 def settled(file: str, content: str) -> str:
     """Return what the file holds once systemd has written it: a quota is rounded."""
-    words = content.split()
-    if file != "cpu.max" or not words or not _is_number(words[0]):
-        return content
-    period = words[1] if len(words) > 1 else _DEFAULT_PERIOD
-    if not _is_number(period) or int(period) == 0:
-        return content
-    words[0] = str(_per_second(int(words[0]), int(period)) * int(period) // _US_PER_S)
-    return " ".join(words)
+    return rounded_cpu_max(content) if file == "cpu.max" else content
 
 
 def _is_number(text: str) -> bool:
@@ -130,23 +124,18 @@ def _idle(content: str, held: Callable[[], str]) -> list[Property] | None:
 
 def _quota(content: str, held: Callable[[], str]) -> list[Property] | None:
     quota, _, period = content.partition(" ")
-    period = period or held().strip().partition(" ")[2] or _DEFAULT_PERIOD
+    period = period or held().strip().partition(" ")[2] or DEFAULT_PERIOD
     if not _is_number(period) or int(period) == 0:
         return None
     value = _value(quota)
     if value is None:
         return None
     if value != INFINITY:
-        value = _per_second(value, int(period))
+        value = quota_per_second(value, int(period))
     return [
         ("CPUQuotaPerSecUSec", ("t", value)),
         ("CPUQuotaPeriodUSec", ("t", int(period))),
     ]
-
-
-def _per_second(quota_us: int, period_us: int) -> int:
-    """Return the next step that is not below the quota."""
-    return -(-quota_us * _US_PER_S // (period_us * _QUOTA_STEP_US)) * _QUOTA_STEP_US
 
 
 def _io_weight(content: str) -> list[Property] | None:

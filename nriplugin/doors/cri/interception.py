@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,13 +20,12 @@ from nriplugin.doors.cri.inventory import Known
 from nriplugin.doors.cri.messages import pod_of, resources_of
 from nriplugin.doors.cri.methods import RUNTIME_SERVICE
 from nriplugin.doors.cri.undecided import Undecidable, decide_at_once
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import When
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.provenance import conclude_ours, others_files
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.stale import numbers_of
-from nriplugin.engine.updating import decide_update
 from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import render_managed
 from nriplugin.node.facts import facts_of_pod
@@ -117,7 +115,7 @@ class Interceptor:
     ) -> None:
         """Take facts about the node, and curves of pods, also while serving."""
         with self._learning:
-            self.facts = replace(self.facts, **facts)
+            self.facts = self.facts._replace(**facts)
             if curves is not None:
                 self._curves = curves
 

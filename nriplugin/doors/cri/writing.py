@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.paths import cgroup_of_parent
 from nriplugin.engine.decision import When
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.stale import numbers_of
 from nriplugin.kube.managed import Managed
 from nriplugin.node.observe import container_cgroup, memory_use
@@ -113,7 +114,7 @@ class Writing:
         parent = cgroup_of_parent(pod.cgroup_parent)
         if self._tree is None or parent is None:
             return
-        raised = decision.settings.memory_qos.raise_ancestors
+        raised = decision.settings.of(MemoryQoSSettings).raise_ancestors
         self._gap_warnings.tell(
             without_effect(self._tree, parent, None, decision.files, raised=raised)
         )

@@ -12,8 +12,9 @@ from nriplugin.doors.hook.bundle import mapping, read_spec, read_state, texts
 from nriplugin.doors.hook.host import facts_for
 from nriplugin.doors.hook.identity import identify_container, pod_labels
 from nriplugin.doors.hook.own_cgroup import own_cgroup
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import RESOURCES, HandlerFailed, Reason
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.model import Container, Pod
 from nriplugin.errors import NRIPluginError
 from nriplugin.node.observe import held
@@ -99,7 +100,7 @@ def handle(
         remarks = []
         if place is not None:
             pod_cgroup = cgroup.rpartition("/")[0]
-            raised = decision.settings.memory_qos.raise_ancestors
+            raised = decision.settings.of(MemoryQoSSettings).raise_ancestors
             gaps = without_effect(
                 tree, pod_cgroup, cgroup, decision.files, raised=raised
             )

@@ -7,7 +7,6 @@ looked for, which `detect_node` does and which would cost more than all the rest
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, DetectedNode
@@ -92,4 +91,4 @@ def facts_for(node: DetectedNode, tree: Tree, cgroup: str) -> NodeFacts:
     """
     files = frozenset(f for f in OWNABLE if tree.files.exists(f"{cgroup}/{f}"))
     facts = node_facts(node, tree)
-    return replace(facts, files=files, oci_runtime=None, writable=True)
+    return facts._replace(files=files, oci_runtime=None, writable=True)

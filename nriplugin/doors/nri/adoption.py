@@ -23,12 +23,11 @@ from nriplugin.doors.nri.messages import (
 )
 from nriplugin.engine.allowed_files import OWNABLE
 from nriplugin.engine.curve import curves_of_pods, recognise_or_continue
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
 from nriplugin.engine.provenance import UNKNOWN, conclude_ours, owned_by_record
 from nriplugin.engine.stale import changed_numbers, numbers_of
-from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError
 from nriplugin.kube.managed import Managed
 from nriplugin.node.observe import held, memory_use, observe

@@ -6,7 +6,6 @@ written beside the runtime is for `WritingPlugin`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -25,11 +24,11 @@ from nriplugin.doors.nri.messages import (
 )
 from nriplugin.doors.nri.responses import adjustment, update_response
 from nriplugin.doors.nri.synchronized import SynchronizedPlugin
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update, together
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.provenance import others_files
 from nriplugin.engine.stale import numbers_of
-from nriplugin.engine.updating import decide_update, together
 from nriplugin.errors import ConversionError, RequestFails
 from nriplugin.kube.managed import Managed
 from nriplugin.node.facts import facts_of_pod
@@ -159,7 +158,7 @@ class NodePlugin(SynchronizedPlugin):
             return None
         if not container.ours:
             return None
-        facts = replace(plan.facts, writable=False)
+        facts = plan.facts._replace(writable=False)
         decision = decide_update(pod, container, asked, facts, config)
         become = _after(known, container, request, decision)
         self.inventory.put(message.id, become)
@@ -281,7 +280,7 @@ class NodePlugin(SynchronizedPlugin):
         for request, answer in unchecked:
             parent, own = cgroups_of(parse_pod(request.pod, {}), request.container)
             if parent is not None:
-                raised = answer.decision.settings.memory_qos.raise_ancestors
+                raised = answer.decision.settings.of(MemoryQoSSettings).raise_ancestors
                 self._gap_warnings.tell(
                     without_effect(self._tree, parent, own, answer.files, raised=raised)
                 )

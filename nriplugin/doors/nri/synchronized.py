@@ -146,7 +146,7 @@ class SynchronizedPlugin(Plugin):
     def _learn(self, **facts: Any) -> None:  # noqa: ANN401 - fields of NodeFacts
         with self._replacing:
             plan = self._plan
-            self._plan = replace(plan, facts=replace(plan.facts, **facts))
+            self._plan = replace(plan, facts=plan.facts._replace(**facts))
 
     # What exists
 
@@ -194,8 +194,7 @@ class SynchronizedPlugin(Plugin):
             # Later, what is there may all be ours, and teach nothing.
             if found.certain or not self._curve_certain:
                 self._curve_certain = found.certain
-                facts = replace(
-                    facts,
+                facts = facts._replace(
                     curve=found.curve,
                     curve_evidence=found.evidence,
                     curve_native=found.native,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from math import inf
 from time import monotonic
@@ -105,7 +104,7 @@ class WritingPlugin(NodePlugin):
         self._starting: dict[str, _Pending] = {}
         self._updates: dict[str, _Pending] = {}
         self._keeper_writes_to = ""
-        super().__init__(replace(facts, writable=False), tree, records=records)
+        super().__init__(facts._replace(writable=False), tree, records=records)
 
     def close(self) -> None:
         """Stop writing."""

@@ -22,8 +22,8 @@ from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.doors.cri import interception, undecided
 from nriplugin.doors.cri.writing import Writing
+from nriplugin.engine.decide import decide_update
 from nriplugin.engine.model import NodeFacts
-from nriplugin.engine.updating import decide_update
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
 
