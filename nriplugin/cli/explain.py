@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--oci-runtime",
         choices=["runc", "crun"],
-        help="what starts containers on the node (default: by the pod's "
-        "runtimeClassName; crun, which takes less, for a pod without)",
+        help="the node's OCI runtime, for pods without a runtimeClassName (default: "
+        "crun, which accepts less)",
     )
     parser.add_argument(
         "--read-only",

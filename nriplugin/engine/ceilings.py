@@ -53,12 +53,11 @@ def limit_protection(context: HandlerContext) -> None:
     for file in PROTECTION:
         if file in foreign and file not in context.decision.files:
             _give_way(context, foreign, file)
-    ceilings = [
-        _Ceiling(file, amount)
-        for file in (HIGH, MAX)
-        if isinstance(amount := _amount(_held(context, foreign, file)), int)
-    ]
-    ceiling = min(ceilings, key=lambda one: one.amount, default=None)
+    ceiling = None
+    for file in (HIGH, MAX):
+        amount = _amount(_held(context, foreign, file))
+        if isinstance(amount, int) and (ceiling is None or amount < ceiling.amount):
+            ceiling = _Ceiling(file, amount)
     for file in PROTECTION:
         if file in context.decision.files or file not in foreign:
             _lower(context, file, ceiling)
@@ -130,4 +129,7 @@ def _lower(context: HandlerContext, file: str, ceiling: _Ceiling | None) -> None
 
 
 def _amount(text: str | None) -> Amount | None:
-    return None if text is None else bytes_in(text)
+    if text is None:
+        return None
+    # Most values are nriplugin's own, and these need no parser.
+    return int(text) if text.isascii() and text.isdigit() else bytes_in(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nriplugin.convert.validate import quota_in
 from nriplugin.engine.ceilings import limit_protection
 from nriplugin.engine.decision import Reason
 from nriplugin.engine.explicit import quota_of
@@ -32,7 +33,8 @@ def resolve_conflicts(context: HandlerContext) -> None:
     if explicit == "":
         _withdraw(decision, "cpu.max.burst", "another's cpu.max is not shown")
         return
-    quotas = [quota_of(explicit or files.get("cpu.max")), context.given.quota_us]
+    quota = quota_of(explicit) if explicit else quota_in(files.get("cpu.max", ""))
+    quotas = [quota, context.given.quota_us]
     limits = [quota for quota in quotas if isinstance(quota, int)]
     if not limits:
         _withdraw(decision, "cpu.max.burst", "no quota to burst above")

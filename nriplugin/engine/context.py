@@ -34,6 +34,19 @@ if TYPE_CHECKING:
 # A node's containers share a few values. A value that is refused is not remembered.
 _check = lru_cache(maxsize=1024)(check)
 
+_MAX_INT64 = (1 << 63) - 1
+
+
+def _checked(file: str, value: str | int) -> str:
+    """Return a value as the text of a file, if the kernel will take it."""
+    if type(value) is int and 0 <= value <= _MAX_INT64:
+        # Every file of bytes or microseconds takes any such number, and its spelling
+        # need not be checked: containers of all sizes would fill the cache with it.
+        return str(value)
+    text = str(value)
+    _check(file, text)
+    return text
+
 
 class Update(NamedTuple):
     """What an update asks for."""
@@ -134,8 +147,11 @@ class HandlerContext:
         """The curve from shares to cpu.weight."""
         return self.chosen_curve or self.facts.curve
 
-    def send(self, file: str, value: str, why: Why) -> bool:
+    def send(self, file: str, value: str | int, why: Why) -> bool:
         """Send a file through the door; where that must not be, note why not.
+
+        A value is a text, or the number of bytes or microseconds that a handler has
+        computed.
 
         Raises:
             ConversionError: the kernel would refuse the value.
@@ -148,15 +164,14 @@ class HandlerContext:
         elif file not in self.facts.files:
             decision.leave(file, f"{why.handler}: this node has no such file")
         else:
-            _check(file, value)
-            decision.set(file, value, why)
+            decision.set(file, _checked(file, value), why)
             return True
         return False
 
     def write(
         self,
         file: str,
-        value: str,
+        value: str | int,
         why: Why,
         *,
         level: Level = Level.CONTAINER,
@@ -174,8 +189,8 @@ class HandlerContext:
                 file + where, f"{why.handler}: only the executor can, and it is off"
             )
             return False
-        _check(file, value)
-        self.decision.writes.append(Write(file, value, level, when, part, why))
+        text = _checked(file, value)
+        self.decision.writes.append(Write(file, text, level, when, part, why))
         return True
 
     def keep_explicit(self, file: str, value: str) -> None:

@@ -9,6 +9,7 @@ what they hide.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from nriplugin.convert.validate import check, quota_in
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.convert import Resources
+    from nriplugin.convert.model import Amount
     from nriplugin.engine.model import Container
 
 
@@ -60,8 +62,15 @@ def quota_of(cpu_max: str | None) -> int | None:
     if not cpu_max:
         return None
     try:
-        check("cpu.max", cpu_max)
+        quota = _checked_quota(cpu_max)
     except ConversionError:
         return None
-    quota = quota_in(cpu_max)
     return quota if isinstance(quota, int) else None
+
+
+@lru_cache(
+    maxsize=256
+)  # an invalid line, which may be of any length, is not remembered
+def _checked_quota(cpu_max: str) -> Amount | None:
+    check("cpu.max", cpu_max)
+    return quota_in(cpu_max)

@@ -8,6 +8,7 @@ is a range, and each takes the end that is safe for it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.model import UNLIMITED
@@ -134,7 +135,7 @@ def throttle_at(request: int, limit: int, factor_ppm: int, page_bytes: int) -> i
     return high // page_bytes * page_bytes
 
 
-def send_high(context: HandlerContext, value: str, why: Why) -> None:
+def send_high(context: HandlerContext, value: str | int, why: Why) -> None:
     """Send memory.high; warn if the container uses more than that."""
     if context.send("memory.high", value, why):
         used = context.use.memory_bytes if context.use else None
@@ -154,6 +155,7 @@ def why_no_high(context: HandlerContext) -> str:
     return ""
 
 
+@lru_cache(maxsize=256)  # a node's pods share a few annotations, each of 256 characters
 def _amount(text: str) -> int | None:
     try:
         return value(text)

@@ -56,8 +56,7 @@ class Match(NamedTuple):
     @property
     def needs_membership(self) -> bool:
         """Whether Volcano's keys have to be read."""
-        wanted = (self.pod_group, self.job, self.queue, self.task)
-        return any(pattern is not None for pattern in wanted)
+        return not (self.pod_group is self.job is self.queue is self.task is None)
 
 
 class RuleMatch(NamedTuple):

@@ -75,17 +75,17 @@ def decide_cpu_burst(context: HandlerContext, settings: CPUBurstSettings) -> Non
     why = Why(NAME, rule, wanted.source)
     taken = FILE in context.explicit or FILE in context.decision.files
     if taken or FILE not in context.facts.files:
-        context.send(FILE, str(burst), why)  # notes why it is not sent
+        context.send(FILE, burst, why)  # notes why it is not sent
         return
     if not context.quota_requested:
         # The runtime keeps the burst that it was sent last and writes it again at every
         # update. That may be one that was only to last for one update: see KEEP_RULE.
         if context.container.resources.unified.get(FILE) != str(burst):
-            context.send(FILE, str(burst), why)
+            context.send(FILE, burst, why)
         return
     _write_pod(context, burst, why)
     if not context.updating:
-        context.send(FILE, str(burst), why)
+        context.send(FILE, burst, why)
     else:
         _update(context, wanted, quota, burst, why)
 
@@ -103,11 +103,11 @@ def _update(
     if old_burst > quota:
         _lower_first(context, burst, why, (old_burst, quota))
     elif old_quota is not None and burst > old_quota and context.facts.writable:
-        context.write(FILE, str(burst), why)
-        context.send(FILE, str(old_burst), why._replace(rule=KEEP_RULE))
+        context.write(FILE, burst, why)
+        context.send(FILE, old_burst, why._replace(rule=KEEP_RULE))
         return
     # The runtime writes the quota of kubelet's request before anything in `unified`.
-    context.send(FILE, str(burst), why)
+    context.send(FILE, burst, why)
 
 
 def end_burst(context: HandlerContext, why: Why) -> None:
@@ -128,14 +128,14 @@ def _write_pod(context: HandlerContext, burst: int, why: Why) -> None:
     if context.facts.writable:
         why = why._replace(rule=POD_RULE)
         pod, before = Level.POD, When.BEFORE
-        context.write(FILE, str(burst), why, level=pod, when=before, part=True)
+        context.write(FILE, burst, why, level=pod, when=before, part=True)
 
 
 def _lower_first(
     context: HandlerContext, burst: int, why: Why, danger: tuple[int, int]
 ) -> None:
     """Have a burst lowered before the runtime writes a quota that is below it."""
-    if not context.write(FILE, str(burst), why, when=When.BEFORE):
+    if not context.write(FILE, burst, why, when=When.BEFORE):
         old_burst, quota = danger
         context.decision.warnings.append(
             f"cpu.max: the kernel refuses the quota {quota} while {FILE} is "

@@ -155,7 +155,7 @@ def _throttle(
         f"factor {factor / MILLION:g} from {origin}",
         request.confidence,
     )
-    send_high(context, str(high), why)
+    send_high(context, high, why)
 
 
 def _protect(context: HandlerContext, settings: MemoryQoSSettings) -> None:
@@ -179,11 +179,11 @@ def _protect(context: HandlerContext, settings: MemoryQoSSettings) -> None:
             context.decision.leave(file, f"{NAME}: no room for it below the limit")
             return
     why = Why(NAME, rule, source, request.confidence)
-    sent = context.send(file, str(amount), why)
+    sent = context.send(file, amount, why)
     if sent and settings.raise_ancestors:
         context.write(
             file,
-            str(amount),
+            amount,
             why._replace(rule=ANCESTORS_RULE),
             level=Level.ANCESTORS,
             when=When.BEFORE,

@@ -99,7 +99,7 @@ def _throttle(context: HandlerContext, source: str, factor_ppm: int) -> None:
         return
     origin = context.settings.origin("memoryQoSLevel.throttlingFactor")
     text = f"{source}; factor {factor_ppm / MILLION:g} from {origin}"
-    send_high(context, str(high), Why(NAME, HIGH_RULE, text))
+    send_high(context, high, Why(NAME, HIGH_RULE, text))
 
 
 def _protect(context: HandlerContext, source: str) -> None:
@@ -108,7 +108,7 @@ def _protect(context: HandlerContext, source: str) -> None:
         return
     text = f"{source}; request from {request.source}"
     why = Why(NAME, LOW_RULE, text, request.confidence)
-    context.send("memory.low", str(request.amount), why)
+    context.send("memory.low", request.amount, why)
 
 
 MEMORY_QOS_LEVEL = Handler(

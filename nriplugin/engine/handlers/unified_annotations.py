@@ -7,6 +7,7 @@ accept, because any other value would fail the container.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.result import Rule
@@ -35,6 +36,10 @@ IDLE_AFTER_RULE = Rule(
     "as given; written when the container is there, as its runtime fails on it beside "
     "cpu.shares",
 )
+
+
+# A node's pods share a few values. A value that is refused is not remembered.
+_check = lru_cache(maxsize=256)(check_raw)
 
 
 class UnifiedAnnotationsSettings(NamedTuple):
@@ -72,7 +77,7 @@ def decide_unified_annotations(
             decision.refuse(NAME, Reason.NOT_ALLOWED, text)
             continue
         try:
-            check_raw(file, value)
+            _check(file, value)
         except ConversionError as exc:
             decision.refuse(NAME, Reason.ANNOTATION, f"{key}: {exc}")
             continue
