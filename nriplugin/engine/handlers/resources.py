@@ -99,7 +99,7 @@ def convert_resources(
     """
     decision.conversion = conversion = convert(given, chosen or facts.curve)
     files, taken, systemd = facts.files, decision.files, facts.driver == SYSTEMD
-    native: Mapping[str, str] = {}
+    native: Mapping[str, str] | None = None
     fixed = not facts.writable and facts.drops_unified
     if decision.settings.resources.send is Send.DIFFERENT:
         native = _native(given, chosen, facts, ours or {})
