@@ -47,7 +47,7 @@ class HandlerSection(Section, frozen=True, kw_only=True):
 
 
 class MatchSection(Section, frozen=True, kw_only=True):
-    """What a container has to be like; `*` in a name stands for anything."""
+    """The conditions of a rule; `*` in a name stands for any characters."""
 
     namespace: Names | UnsetType = UNSET
     labels: dict[str, Names] | UnsetType = UNSET
@@ -65,7 +65,7 @@ class MatchSection(Section, frozen=True, kw_only=True):
 
 
 class AdoptSection(Section, frozen=True, kw_only=True):
-    """Whether containers that were there before us get what they miss."""
+    """Whether containers made before nriplugin get the values that they lack."""
 
     enabled: bool = False
     at_once: Annotated[int, Meta(ge=0, le=1000)] = 50
@@ -73,7 +73,7 @@ class AdoptSection(Section, frozen=True, kw_only=True):
 
 
 class RepairSection(Section, frozen=True, kw_only=True):
-    """Whether files that somebody else changed are put right."""
+    """Whether files that another program changed are written again."""
 
     enabled: bool = False
     every_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 60

@@ -31,7 +31,7 @@ def resolve_conflicts(context: HandlerContext) -> None:
         return
     explicit = context.explicit.get("cpu.max")
     if explicit == "":
-        _withdraw(decision, "cpu.max.burst", "another's cpu.max is not shown")
+        _withdraw(decision, "cpu.max.burst", "another plugin's cpu.max is not shown")
         return
     quota = quota_of(explicit) if explicit else quota_in(files.get("cpu.max", ""))
     quotas = [quota, context.given.quota_us]

@@ -116,7 +116,7 @@ def _vote(telling: list[Observation], where: str) -> Recognised:
         f"{example.shares} shares and weight {example.weight}"
     )
     if _doubtful(example):
-        evidence += ", which may be ours"
+        evidence += ", which nriplugin may have written"
     certain = votes[curve] == len(telling) and not _doubtful(example)
     native = certain and any(one.made_by_us is False for one in telling)
     return Recognised(curve, evidence, certain, native)

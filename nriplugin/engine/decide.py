@@ -218,7 +218,7 @@ def _read_annotations(
         if readers:
             decision.leave(f"annotation {key:.120}", f"{' and '.join(readers)}: off")
         else:
-            text = f"{key:.120}: not an annotation of ours"
+            text = f"{key:.120}: not an annotation of nriplugin"
             decision.refuse("annotations", Reason.ANNOTATION, text)
     return read
 
@@ -230,5 +230,5 @@ def _leave_files_of_others(decision: Decision, container: Container) -> None:
     """
     for file in recorded_values_of_others(container).keys() & decision.files.keys():
         handler = decision.why(file).handler
-        decision.leave(file, f"{handler}: set by another before us")
+        decision.leave(file, f"{handler}: set by another plugin or a user before")
         decision.unset(file)

@@ -34,11 +34,13 @@ def qos_level(
     context: HandlerContext, handler: str, configured: QoSLevel | None
 ) -> tuple[QoSLevel, str] | None:
     """Return the level and its source; None if no source has one."""
-    ours = context.annotation(KEY)
-    if ours is not None:
-        if ours.value in _LEVELS:
-            return _LEVELS[ours.value], f"annotation {ours.key}"
-        context.refuse(handler, f"{ours.key}: {ours.value!r:.60}, expected {_EXPECTED}")
+    stated = context.annotation(KEY)
+    if stated is not None:
+        if stated.value in _LEVELS:
+            return _LEVELS[stated.value], f"annotation {stated.key}"
+        context.refuse(
+            handler, f"{stated.key}: {stated.value!r:.60}, expected {_EXPECTED}"
+        )
     volcano = context.foreign_annotation(VOLCANO_KEY, handler)
     if volcano is not None:
         if volcano in _LEVELS:

@@ -25,9 +25,11 @@ from nriplugin.errors import ConversionError
 if TYPE_CHECKING:
     from nriplugin.engine.context import HandlerContext
 
-_SOURCE = "an earlier decision of ours"
+_SOURCE = "an earlier decision of nriplugin"
 RETRACTED = Why(
-    UPDATES, Rule((), "as if it had never been set: nobody wants it now"), _SOURCE
+    UPDATES,
+    Rule((), "as if it had never been set: no handler asks for it now"),
+    _SOURCE,
 )
 FOLLOWS = Why(
     UPDATES,

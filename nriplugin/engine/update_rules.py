@@ -31,7 +31,7 @@ SWAP_RULE = Rule(
 AGAIN = Why(
     UPDATES,
     Rule((), "as decided before: the runtime keeps an older value, and writes it now"),
-    "an earlier decision of ours",
+    "an earlier decision of nriplugin",
 )
 # The kernel accepts these only in a certain order with other files, which the handlers
 # that set them know.

@@ -197,22 +197,23 @@ def _old_quota(given: Resources) -> int | None:
 
 def _wanted(context: HandlerContext, settings: CPUBurstSettings) -> WantedBurst | None:
     """Return what nriplugin's annotation, else Volcano's, else a setting asks for."""
-    ours = context.annotation(KEY)
-    if ours is not None:
-        if ours.value == "off":
+    stated = context.annotation(KEY)
+    if stated is not None:
+        if stated.value == "off":
             context.decision.leave(
-                FILE, f"{NAME}: switched off by annotation {ours.key}"
+                FILE, f"{NAME}: switched off by annotation {stated.key}"
             )
             return None
-        found = _ANNOTATION.fullmatch(ours.value)
-        source = f"annotation {ours.key}"
+        found = _ANNOTATION.fullmatch(stated.value)
+        source = f"annotation {stated.key}"
         if found and found[2] and 1 <= int(found[1]) <= 100:
             return WantedBurst(int(found[1]), None, source)
         if found and not found[2] and int(found[1]) > 0:
             return WantedBurst(None, int(found[1]), source)
         context.refuse(
             NAME,
-            f"{ours.key}: {ours.value!r:.60}, expected 1% to 100%, microseconds or off",
+            f"{stated.key}: {stated.value!r:.60}, "
+            "expected 1% to 100%, microseconds or off",
         )
     switch = context.foreign_annotation(VOLCANO_SWITCH, NAME)
     if switch == "false":
