@@ -1,6 +1,8 @@
-"""YAML text to plain values, for the configuration file and for manifests.
+"""YAML text to dictionaries, lists and scalars, for configuration and manifests.
 
-Import it late: a node without a configuration does not pay for the YAML reader.
+A key that occurs twice in a mapping is an error here, although YAML readers silently
+take the last one. Import this module only when there is a text to read: a node without
+a configuration must not spend time and memory on PyYAML.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ import yaml
 
 from nriplugin.errors import ConfigError
 
-# Both are safe loaders; not every build of PyYAML has the one in C.
+# Both are safe loaders; not every build of PyYAML has the faster one, written in C.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# PyYAML lets through what its constructors of dates and numbers raise.
+# PyYAML does not catch what its own constructors of dates and numbers raise.
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
 
 
@@ -22,8 +24,8 @@ def load_documents(content: str | bytes, source: str) -> list[Any]:
     """Return all documents of a text.
 
     Raises:
-        ConfigError: it is not YAML, or a key stands twice in a mapping, of which YAML's
-            readers take the last without a word; in one line, with the place.
+        ConfigError: the text is not YAML, or a mapping has a key twice; the message is
+            one line with the place.
     """
     documents = []
     try:
@@ -38,11 +40,15 @@ def load_documents(content: str | bytes, source: str) -> list[Any]:
 
 
 def _refuse_duplicates(document: yaml.Node, source: str) -> None:
-    """Look at the keys as they stand: merges (`<<`) may bring the same ones again."""
+    """Raise a ConfigError for a key that a mapping has twice.
+
+    The keys are compared as they are written, before merges (`<<`) are applied, because
+    a merge may add a key again.
+    """
     nodes, seen = [document], set()
     while nodes:
         node = nodes.pop()
-        if id(node) in seen:  # by an alias, which may be to what it is in
+        if id(node) in seen:  # reached by an alias, perhaps from inside itself
             continue
         seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
@@ -52,7 +58,7 @@ def _refuse_duplicates(document: yaml.Node, source: str) -> None:
             for key, value in node.value:
                 nodes.append(value)
                 if not isinstance(key, yaml.ScalarNode):
-                    continue  # which the constructor refuses
+                    continue  # a key that the constructor refuses later
                 name, line = (key.tag, key.value), key.start_mark.line + 1
                 if name in lines:
                     raise ConfigError(

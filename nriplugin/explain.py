@@ -1,9 +1,9 @@
-"""From a pod to everything that follows from its resources, step by step.
+"""From a pod's manifest to every value that follows from it, step by step.
 
-What Kubernetes makes of them (kube/), what the engine decides about that, and where the
-files are (cgroup/). The engine is told no more than it would be through NRI. Every
-value is made of plain strings, numbers and dictionaries,
-ready for JSON.
+The steps are what Kubernetes makes of the resources (kube/), what the engine decides
+about that, and where the files are (cgroup/). The engine is the live one, and it is
+told no more than it would be told through NRI, so the result is what a node would do.
+All results are strings, numbers, tuples and dictionaries, ready for JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nriplugin.cgroup.locate.paths import Driver, cgroup_path, pod_components
 from nriplugin.convert import Resources
 from nriplugin.engine import model
 from nriplugin.engine.allowed_files import ALLOWABLE
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import RESOURCES, STATED, Reason
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from nriplugin.kube.podspec import ContainerSpec, PodSpec
     from nriplugin.kube.quantity import Quantity
 
-# A node of today, for whoever explains without one; neither its memory nor what starts
-# its containers is known.
+# The node that is assumed where the user names none: a current kernel with the systemd
+# driver. Neither its memory nor its OCI runtime is known.
 TYPICAL_NODE = model.NodeFacts(
     driver=Driver.SYSTEMD.value,
     files=ALLOWABLE - {"io.bfq.weight"},
@@ -50,7 +50,8 @@ REQUEST_NOTE = (
     "the memory request is the manifest's; NRI carries none, so there it is estimated "
     "from oom_score_adj and the node's memory, as --node-memory shows"
 )
-_ASK_FOR_MEMORY = frozenset({"memoryQoS", "memoryQoSLevel"})
+# The handlers that need a memory request.
+_USE_MEMORY_REQUEST = frozenset({"memoryQoS", "memoryQoSLevel"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class ExplainedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedWrite:
-    """A file that only the executor can write, in which cgroup, and when."""
+    """A file that nriplugin writes itself, in which cgroup, and when."""
 
     file: str
     value: str
@@ -98,12 +99,12 @@ class ExplainedContainer:
     refused: tuple[dict[str, str], ...]
     dropped: tuple[dict[str, object], ...]
     clamped: tuple[dict[str, object], ...]
-    notes: tuple[str, ...]  # where it would be different through NRI
+    notes: tuple[str, ...]  # where a node's decision may differ from this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPod:
-    """A pod; `cgroups` has its path for each cgroup driver."""
+    """A pod; `cgroups` has the path of its cgroup for each cgroup driver."""
 
     kind: str
     name: str
@@ -124,8 +125,8 @@ def explain_pod(
     """Explain a pod and all of its containers.
 
     Raises:
-        ConfigError: a value that no file can hold, or a UID that no cgroup can.
-        HandlerFailed: a handler that is to fail did.
+        ConfigError: a number has no valid cgroup v2 value, or the UID no valid path.
+        HandlerFailed: a handler could not do its work, and is configured to fail.
     """
     qos = qos_class(pod.spec)
     components = pod_components(qos, pod.uid)
@@ -136,8 +137,9 @@ def explain_pod(
         labels=pod.labels,
         annotations=pod.annotations,
         qos_class=qos.value,
-        # As the NRI door, which knows the name of a handler, and no node's default.
-        oci_runtime=facts.oci_runtime or oci_runtime_of(pod.spec.runtime_class),
+        # The name of a RuntimeClass is usually that of the handler, which is all that
+        # the doors know.
+        oci_runtime=oci_runtime_of(pod.spec.runtime_class),
     )
     return ExplainedPod(
         kind=pod.kind,
@@ -168,7 +170,7 @@ def _explain_container(
     memory = _memory_request(container)
     capacity = facts.memory_capacity_bytes
     scored = _scored_request(container, spec)
-    # To CRI, and so to containerd, zero is "not given".
+    # CRI, and so containerd, reads zero as "not given".
     resources = Resources(
         shares=sent.shares,
         quota_us=sent.quota_us or None,
@@ -189,7 +191,7 @@ def _explain_container(
     for refusal in decision.refused:
         if (refusal.handler, refusal.reason) == (RESOURCES, Reason.CONVERSION):
             raise ConfigError(f"container {container.name}: {refusal.text}")
-    # In the words of the rules' fields.
+    # By the names that the rules of the conversion use.
     numbers = {
         "cpu.shares": sent.shares,
         "cpu.quota": sent.quota_us,
@@ -229,10 +231,10 @@ def _memory_request(container: ContainerSpec) -> int:
 
 
 def _scored_request(container: ContainerSpec, spec: PodSpec) -> int:
-    """Return the request that kubelet's OOM score stands for.
+    """Return the memory request that kubelet's OOM score is computed from.
 
-    That of a sidecar is at least the least request of the pod's main containers, so
-    that it is not killed before them.
+    For a sidecar it is at least the smallest request of the pod's main containers, so
+    that the sidecar is not killed before them.
     """
     own = _memory_request(container)
     if container.role is not Role.SIDECAR:
@@ -242,11 +244,12 @@ def _scored_request(container: ContainerSpec, spec: PodSpec) -> int:
 
 
 def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:
-    """Say what is not known to a door that carries no request, on a node of any size.
+    """Return the note that a live node only estimates the memory request.
 
-    Of the other classes' requests, the class says enough.
+    It concerns Burstable pods alone: in the other classes, the class determines the
+    request.
     """
-    if qos is not QOSClass.BURSTABLE or _ASK_FOR_MEMORY.isdisjoint(
+    if qos is not QOSClass.BURSTABLE or _USE_MEMORY_REQUEST.isdisjoint(
         decision.settings.active
     ):
         return ()
@@ -256,7 +259,7 @@ def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:
 
 
 def _files(decision: Decision) -> tuple[ExplainedFile, ...]:
-    """Return the files, the conversion's first: everybody has those."""
+    """Return the files, with those of the conversion first."""
     files = []
     for file, content in decision.files.items():
         why = decision.why(file)

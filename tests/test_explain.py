@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nriplugin.convert import Curve
-from nriplugin.engine.settings import EngineConfig, MemoryQoSSettings, Settings
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.settings import EngineConfig, Settings
 from nriplugin.errors import ConfigError
 from nriplugin.explain import (
     TYPICAL_NODE,
@@ -29,7 +30,7 @@ def explained(
         "spec": {"containers": [{"name": "app", "resources": resources}]},
     }
     [pod] = read_manifests([document]).pods
-    return explain_pod(pod, facts=dataclasses.replace(TYPICAL_NODE, curve=curve))
+    return explain_pod(pod, facts=TYPICAL_NODE._replace(curve=curve))
 
 
 def container(resources: dict[str, Any], **options: Any) -> ExplainedContainer:
@@ -158,8 +159,8 @@ def test_a_sidecars_estimate_is_its_smallest_siblings() -> None:
         },
     }
     [pod] = read_manifests([document]).pods
-    facts = dataclasses.replace(TYPICAL_NODE, memory_capacity_bytes=64 << 30)
-    config = EngineConfig(base=Settings(memory_qos=MemoryQoSSettings(enabled=True)))
+    facts = TYPICAL_NODE._replace(memory_capacity_bytes=64 << 30)
+    config = EngineConfig(base=Settings(MemoryQoSSettings(enabled=True)))
     found = {
         one.name: {file.file: file.value for file in one.files}
         for one in explain_pod(pod, config, facts).containers

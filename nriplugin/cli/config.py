@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from nriplugin.cli.printing import print_line, print_table
 from nriplugin.config import read_config
 from nriplugin.convert.curves import AUTO
-from nriplugin.engine.settings import HANDLERS
 
 if TYPE_CHECKING:
     import argparse
@@ -54,7 +53,6 @@ def main(args: argparse.Namespace) -> int:
 def _handlers(settings: Settings) -> str:
     names = [
         f"{name} (fail)" if name in settings.failing else name
-        for name in HANDLERS
-        if name in settings.active
+        for name in settings.active
     ]
     return ", ".join(sorted(names)) or "none"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--oci-runtime",
         choices=["runc", "crun"],
-        help="the OCI runtime of the node (default: by the pod's runtimeClassName; "
-        "without one crun, which accepts fewer combinations)",
+        help="the node's OCI runtime, for pods without a runtimeClassName (default: "
+        "crun, which accepts fewer combinations)",
     )
     parser.add_argument(
         "--read-only",
@@ -91,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
         config = read_config(args.config).engine
     if args.curve is not None:
         curve = None if args.curve == AUTO else Curve(args.curve)
-        config = replace(config, curve=curve)
+        config = config._replace(curve=curve)
     facts = _facts(args)
     explained: list[ExplainedPod] = []
     skipped: list[str] = []
@@ -120,8 +119,7 @@ def _facts(args: argparse.Namespace) -> NodeFacts:
     memory = None
     if args.node_memory is not None:
         memory = value(args.node_memory, "--node-memory")
-    return replace(
-        TYPICAL_NODE,
+    return TYPICAL_NODE._replace(
         driver=args.driver,
         oci_runtime=args.oci_runtime,
         memory_capacity_bytes=memory,

@@ -1,7 +1,7 @@
-"""The configuration: strict YAML from a file or from the runtime, made ready for use.
+"""The configuration: strict YAML from a file or from the runtime, made into settings.
 
-Imported only when there is a configuration: a node without one does not pay for the
-YAML reader.
+Import this package only when there is a configuration. It needs PyYAML and msgspec, and
+a node without a configuration must not spend time and memory on them.
 """
 
 from __future__ import annotations

@@ -1,45 +1,41 @@
-"""From the text of a configuration to what the engine follows, or one clear error."""
+"""From the text of a configuration to the settings of the engine, or to one error.
+
+An error is one line that names the file, the place in it, the value, and what was
+expected. What a key of a handler's section becomes is said by the handler's
+declaration; this module knows no handler by name.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
-from nriplugin.config.file import (
-    AdoptSection,
-    ConfigFile,
-    Handlers,
-    HandlerSection,
-    MatchSection,
-    RepairSection,
-)
+from nriplugin.config.file import AdoptSection, RepairSection, file_type
 from nriplugin.convert import Curve
 from nriplugin.convert.curves import AUTO
 from nriplugin.documents import load_documents
-from nriplugin.engine import settings as engine
-from nriplugin.engine.allowed_files import ALLOWABLE
+from nriplugin.engine.handlers import table
 from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
+from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig, Settings
 from nriplugin.errors import ConfigError
 from nriplugin.policy import FailurePolicy
 
 if TYPE_CHECKING:
+    from nriplugin.config.file import MatchSection
+    from nriplugin.engine.handler import Handler, Option
     from nriplugin.engine.rules import Pattern
 
-# The names in the file, by those in the code.
-_SECTIONS = {key: name for name, key in engine.HANDLERS.items()}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """What a user can set. Every field has a default that does no harm."""
+class Config(NamedTuple):
+    """A whole configuration; every default is safe on every node."""
 
     failure_policy: FailurePolicy = FailurePolicy.IGNORE
-    engine: engine.EngineConfig = engine.DEFAULT_CONFIG
-    adopt: AdoptSection = field(default_factory=AdoptSection)
-    repair: RepairSection = field(default_factory=RepairSection)
+    engine: EngineConfig = DEFAULT_CONFIG
+    adopt: AdoptSection = AdoptSection()
+    repair: RepairSection = RepairSection()
 
 
 def parse_config(text: str, source: str) -> Config:
@@ -55,7 +51,7 @@ def parse_config(text: str, source: str) -> Config:
     if document is None:
         return Config()
     try:
-        return _compile(msgspec.convert(document, ConfigFile))
+        return _compile(msgspec.convert(document, file_type()))
     except msgspec.ValidationError as exc:
         raise ConfigError(f"{source}: {_explained(str(exc))}") from exc
     except ConfigError as exc:
@@ -72,7 +68,7 @@ def read_config(path: str) -> Config:
 
 
 def read_text(path: str) -> str:
-    """Return what a configuration file holds.
+    """Return the content of a configuration file.
 
     Raises:
         ConfigError: it cannot be read.
@@ -88,28 +84,35 @@ def read_text(path: str) -> str:
 
 
 def _explained(message: str) -> str:
-    """Add what msgspec leaves unsaid: which values there are."""
+    """Add to msgspec's message about an enumeration which values are accepted."""
     if "enum value" not in message:
         return message
     path = message.rpartition(" - at `")[2].rstrip("`")
-    for name, values in (
-        ("failurePolicy", FailurePolicy),
-        ("level", engine.QoSLevel),
-        ("equivalent", engine.Equivalent),
-        ("send", engine.Send),
-        ("curve", (AUTO, *Curve)),
-        ("qosClass", ("Guaranteed", "Burstable", "BestEffort")),
-        ("swap", ("max or bytes",)),
-    ):
-        if f".{name}" in path:
+    expected: dict[str, Any] = {
+        ".failurePolicy": FailurePolicy,
+        "$.curve": (AUTO, *Curve),
+        ".match.qosClass": ("Guaranteed", "Burstable", "BestEffort"),
+    }
+    for handler in table.HANDLERS:
+        for option in handler.options:
+            expected[f".{handler.name}.{option.key}"] = _accepted(option)
+    for place, values in expected.items():
+        if place in path and values:
             return f"{message}, expected {' or '.join(values)}"
     return message
 
 
-def _compile(file: ConfigFile) -> Config:
+def _accepted(option: Option) -> tuple[str, ...]:
+    """Return the texts that an option accepts; none if any number will do."""
+    if isinstance(option.kind, type) and issubclass(option.kind, StrEnum):
+        return tuple(option.kind)
+    return (*option.words, option.unit) if option.words else ()
+
+
+def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
     origins: dict[str, str] = {}
     policy = None if file.failure_policy is UNSET else file.failure_policy
-    base = _settings(engine.Settings(), file, "", origins, policy)
+    base = _settings(Settings(), file, "", origins, policy)
     rules = []
     for index, rule in enumerate(file.rules):
         where = f"rules[{index}]"
@@ -119,7 +122,7 @@ def _compile(file: ConfigFile) -> Config:
         rules.append(RuleMatch(_match(rule.match, f"{where}.match"), settings))
     return Config(
         failure_policy=policy or FailurePolicy.IGNORE,
-        engine=engine.EngineConfig(
+        engine=EngineConfig(
             curve=None if file.curve == AUTO else Curve(file.curve),
             base=base,
             rules=tuple(rules),
@@ -130,70 +133,63 @@ def _compile(file: ConfigFile) -> Config:
 
 
 def _settings(
-    below: engine.Settings,
-    handlers: Handlers,
+    below: Settings,
+    sections: object,
     where: str,
     origins: dict[str, str],
     failure_policy: FailurePolicy | None,
     rule: str = "",
-) -> engine.Settings:
-    """Lay the sections over settings; `failure_policy` is that of those without one."""
-    changed: dict[str, Any] = {}
-    for key, name in _SECTIONS.items():
-        section: HandlerSection = getattr(handlers, key)
+) -> Settings:
+    """Lay the sections of the handlers over settings.
+
+    Args:
+        below: the settings that hold where the sections say nothing.
+        sections: the file or one of its rules.
+        where: its place in the file, to begin a path with.
+        origins: takes the place of every setting that the sections have.
+        failure_policy: of the handlers whose section has none.
+        rule: the name of the rule.
+    """
+    changed = []
+    for handler in table.HANDLERS:
+        own = below.of(handler.settings)
         values: dict[str, Any] = {}
         if failure_policy is not None:
-            values |= _policy(key, failure_policy)
-        for one in msgspec.structs.fields(section):
-            given = getattr(section, one.name)
+            values |= _policy(handler, failure_policy)
+        section = getattr(sections, handler.name)
+        if section.enabled is not UNSET:
+            values["enabled"] = section.enabled
+            origins[f"{handler.name}.enabled"] = f"{where}{handler.name}.enabled"
+        if section.failure_policy is not UNSET:
+            values |= _policy(handler, section.failure_policy)
+            place = f"{handler.name}.failurePolicy"
+            origins[place] = f"{where}{place}"
+        for option in handler.options:
+            given = getattr(section, option.key)
             if given is not UNSET:
-                here = f"{name}.{one.encode_name}"
-                origins[here] = f"{where}{here}"
-                if one.name == "failure_policy":
-                    values |= _policy(key, given)
-                else:
-                    setting, value = _value(one.name, given, f"{where}{here}")
-                    values[setting] = value
-        if key == "cpu_burst":
-            _only_one(values, "percent", "microseconds", f"{where}{name}")
-        changed[key] = getattr(below, key)._replace(**values)
-    return engine.Settings(rule=rule, origins=origins, **changed)
+                place = f"{handler.name}.{option.key}"
+                origins[place] = f"{where}{place}"
+                if option.convert is not None:
+                    given = option.convert(given, f"{where}{place}")
+                values[option.setting or option.key] = given
+        if handler.exclusive is not None:
+            _only_one(values, *handler.exclusive, f"{where}{handler.name}")
+        changed.append(own._replace(**values))
+    return Settings(*changed, rule=rule, origins=origins)
 
 
-def _policy(handler: str, policy: FailurePolicy) -> dict[str, bool]:
-    """Return what a failure policy that stands in the file means for a handler."""
-    fail = policy is FailurePolicy.FAIL
-    if handler == "resources":
-        return {"fail": fail, "fail_lost_update": fail}
-    return {"fail": fail}
+def _policy(handler: Handler[Any], policy: FailurePolicy) -> dict[str, bool]:
+    """Return the settings that a failure policy in the file stands for."""
+    return dict.fromkeys(handler.policy, policy is FailurePolicy.FAIL)
 
 
 def _only_one(values: dict[str, Any], one: str, other: str, where: str) -> None:
-    """Let either of two settings take the other's place."""
+    """Refuse two settings that exclude each other; let one replace the other below."""
     if values.get(one) is not None and values.get(other) is not None:
         raise ConfigError(f"{where}: {one} and {other}, expected only one of them")
     for given, replaced in ((one, other), (other, one)):
         if values.get(given) is not None:
             values[replaced] = None
-
-
-def _value(field: str, given: Any, where: str) -> tuple[str, Any]:  # noqa: ANN401
-    """Return the engine's name and value of a field."""
-    if field == "throttling_factor":
-        return "factor_ppm", None if given is None else round(given * engine.MILLION)
-    if field == "guaranteed_protection":
-        return "guaranteed_ppm", round(given * engine.MILLION)
-    if field == "swap":
-        return field, None if given is None else str(given)
-    if field == "allowed":
-        for index, file in enumerate(given):
-            if file not in ALLOWABLE:
-                raise ConfigError(
-                    f"{where}[{index}]: {file!r}, expected one of "
-                    f"{', '.join(sorted(ALLOWABLE))}"
-                )
-        return field, frozenset(given)
-    return field, given
 
 
 def _match(section: MatchSection, where: str) -> Match:

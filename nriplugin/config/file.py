@@ -1,25 +1,31 @@
-"""The configuration file's shape: what may stand where, and within which range.
+"""The shape of the configuration file: which keys there are, and what they accept.
 
-Whatever is left out is UNSET, so that a rule changes only what it names. The schema in
-deploy/ is made from these types.
+msgspec reads the types here and refuses unknown keys and wrong values with the path of
+the mistake. The sections of the handlers are not written here: they are made from the
+declarations in the engine's table of handlers. A key that the file does not have is
+UNSET, so that a rule changes only the settings that it names. The schema in deploy/ is
+made from `file_type()`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from functools import lru_cache, reduce
+from operator import or_
+from types import GenericAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from nriplugin.convert.validate import MAX_QUOTA_US
+from nriplugin.engine.handlers import table
 
-# Not for type checkers alone: msgspec reads the annotations.
-from nriplugin.engine.settings import Equivalent, QoSLevel, Send  # noqa: TC001
+# msgspec evaluates the annotations, so this is needed at run time.
 from nriplugin.policy import FailurePolicy  # noqa: TC001
 
-Factor: TypeAlias = Annotated[float, Meta(gt=0, le=1)]
+if TYPE_CHECKING:
+    from nriplugin.engine.handler import Handler, Option
+
 Names: TypeAlias = Annotated[str, Meta(min_length=1)] | list[str]
-Bytes: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Section(
@@ -34,74 +40,14 @@ class Section(
 
 
 class HandlerSection(Section, frozen=True, kw_only=True):
-    """What every handler has."""
+    """The keys that the section of every handler has."""
 
     enabled: bool | UnsetType = UNSET
     failure_policy: FailurePolicy | UnsetType = UNSET
 
 
-class ResourcesSection(HandlerSection, frozen=True, kw_only=True):
-    """The conversion of shares, quota, period and memory limit."""
-
-    send: Send | UnsetType = UNSET
-
-
-class MemoryQoSSection(HandlerSection, frozen=True, kw_only=True):
-    """Throttling before the memory limit, protection of the request."""
-
-    throttling_factor: Factor | UnsetType | None = UNSET
-    protection: bool | UnsetType = UNSET
-    guaranteed_protection: Factor | UnsetType = UNSET
-    raise_ancestors: bool | UnsetType = UNSET
-    swap: Bytes | Literal["max"] | UnsetType | None = UNSET
-    oom_group: bool | UnsetType | None = UNSET
-
-
-class CPUBurstSection(HandlerSection, frozen=True, kw_only=True):
-    """Unused CPU quota, to be spent above the quota later."""
-
-    percent: Annotated[int, Meta(ge=1, le=100)] | UnsetType | None = UNSET
-    microseconds: Annotated[int, Meta(ge=1, le=MAX_QUOTA_US)] | UnsetType | None = UNSET
-
-
-class CPUQoSSection(HandlerSection, frozen=True, kw_only=True):
-    """A QoS level for the CPU."""
-
-    level: QoSLevel | UnsetType | None = UNSET
-    equivalent: Equivalent | UnsetType = UNSET
-
-
-class MemoryQoSLevelSection(HandlerSection, frozen=True, kw_only=True):
-    """A QoS level for memory."""
-
-    level: QoSLevel | UnsetType | None = UNSET
-    equivalent: bool | UnsetType = UNSET
-    throttling_factor: Factor | UnsetType = UNSET
-
-
-class UnifiedAnnotationsSection(HandlerSection, frozen=True, kw_only=True):
-    """cgroup v2 files that pods may set by annotation."""
-
-    allowed: list[str] | UnsetType = UNSET
-
-
-class Handlers(Section, frozen=True, kw_only=True):
-    """A section for each handler, in the file and in every rule."""
-
-    resources: ResourcesSection = ResourcesSection()
-    memory_qos: MemoryQoSSection = msgspec.field(
-        name="memoryQoS", default=MemoryQoSSection()
-    )
-    cpu_burst: CPUBurstSection = CPUBurstSection()
-    cpu_qos: CPUQoSSection = msgspec.field(name="cpuQoS", default=CPUQoSSection())
-    memory_qos_level: MemoryQoSLevelSection = msgspec.field(
-        name="memoryQoSLevel", default=MemoryQoSLevelSection()
-    )
-    unified_annotations: UnifiedAnnotationsSection = UnifiedAnnotationsSection()
-
-
 class MatchSection(Section, frozen=True, kw_only=True):
-    """What a container has to be like; `*` in a name stands for anything."""
+    """The conditions of a rule; `*` in a name stands for any characters."""
 
     namespace: Names | UnsetType = UNSET
     labels: dict[str, Names] | UnsetType = UNSET
@@ -118,15 +64,8 @@ class MatchSection(Section, frozen=True, kw_only=True):
     task: Names | UnsetType = UNSET
 
 
-class RuleSection(Handlers, frozen=True, kw_only=True):
-    """Settings for the containers that match; the first rule that does wins."""
-
-    name: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
-    match: MatchSection
-
-
 class AdoptSection(Section, frozen=True, kw_only=True):
-    """Whether containers that were there before us get what they miss."""
+    """Whether containers made before nriplugin get the values that they lack."""
 
     enabled: bool = False
     at_once: Annotated[int, Meta(ge=0, le=1000)] = 50
@@ -134,17 +73,89 @@ class AdoptSection(Section, frozen=True, kw_only=True):
 
 
 class RepairSection(Section, frozen=True, kw_only=True):
-    """Whether files that somebody else changed are put right."""
+    """Whether files that another program changed are written again."""
 
     enabled: bool = False
     every_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 60
 
 
-class ConfigFile(Handlers, frozen=True, kw_only=True):
-    """The whole file."""
+class RuleKeys(Section, frozen=True, kw_only=True):
+    """The keys of a rule beside the sections of the handlers."""
+
+    name: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    match: MatchSection
+
+
+class FileKeys(Section, frozen=True, kw_only=True):
+    """The keys of the file beside the rules and the sections of the handlers."""
 
     curve: Literal["auto", "kep", "quadratic", "proportional"] = "auto"
     failure_policy: FailurePolicy | UnsetType = UNSET
     adopt: AdoptSection = AdoptSection()
     repair: RepairSection = RepairSection()
-    rules: list[RuleSection] = []
+
+
+def file_type() -> type[FileKeys]:
+    """Return the type of the whole file, for the handlers in the table.
+
+    Beside the keys of `FileKeys` it has `rules`, a list of rules with the keys of
+    `RuleKeys`. The file and its rules have a `HandlerSection` per handler, by its name.
+    """
+    return cast("type[FileKeys]", _file_type(table.HANDLERS))
+
+
+@lru_cache(maxsize=2)  # one for the product; tests add a handler to the table
+def _file_type(handlers: tuple[Handler[Any], ...]) -> type[msgspec.Struct]:
+    sections = [_section_field(handler) for handler in handlers]
+    rule = msgspec.defstruct(
+        "RuleSection",
+        sections,
+        bases=(RuleKeys,),
+        namespace={
+            "__doc__": "Settings for the containers that match; the first rule that "
+            "does wins."
+        },
+        frozen=True,
+        kw_only=True,
+    )
+    rules: tuple[str, Any, Any] = ("rules", GenericAlias(list, (rule,)), [])
+    return msgspec.defstruct(
+        "ConfigFile",
+        [*sections, rules],
+        bases=(FileKeys,),
+        namespace={"__doc__": "The whole file."},
+        frozen=True,
+        kw_only=True,
+    )
+
+
+def _section_field(handler: Handler[Any]) -> tuple[str, Any, Any]:
+    """Return a field with the name of a handler, for its section."""
+    section = msgspec.defstruct(
+        handler.settings.__name__.removesuffix("Settings") + "Section",
+        [(one.key, _option_type(one), UNSET) for one in handler.options],
+        bases=(HandlerSection,),
+        namespace={"__doc__": handler.settings.__doc__},
+        frozen=True,
+        kw_only=True,
+    )
+    return handler.name, section, section()
+
+
+def _option_type(option: Option) -> Any:  # noqa: ANN401
+    """Return the type that msgspec checks an option's value against."""
+    kind = option.kind
+    bounds: dict[str, Any] = {}
+    if option.above is not None:
+        bounds["gt"] = option.above
+    if option.least is not None:
+        bounds["ge"] = option.least
+    if option.most is not None:
+        bounds["le"] = option.most
+    parts: list[Any] = [Annotated[kind, Meta(**bounds)] if bounds else kind]
+    if option.words:
+        parts.append(Literal[option.words])
+    parts.append(UnsetType)
+    if option.nullable:
+        parts.append(None)
+    return reduce(or_, parts)

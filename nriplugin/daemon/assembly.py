@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import os
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nriplugin.cgroup.journal.journal import DATABASE
@@ -58,7 +57,7 @@ def lifecycle_on(
     try:
         tree = node.open_tree()
     except CgroupError as exc:
-        facts = replace(node_facts(node, None), writable=False)
+        facts = node_facts(node, None)._replace(writable=False)
         lifecycle = Lifecycle(background, facts, records=records, render=render)
         return lifecycle, str(exc)
     facts = node_facts(node, tree)
@@ -75,7 +74,7 @@ def lifecycle_on(
     written_before = may_write and os.path.exists(journal)
     lifecycle = Lifecycle(
         background,
-        replace(facts, writable=False),
+        facts._replace(writable=False),
         tree,
         open_writer=open_writer if may_write else None,
         written_before=written_before,

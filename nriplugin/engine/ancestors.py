@@ -1,7 +1,7 @@
 """Which cgroups above a container leave its memory.min or memory.low without effect.
 
-The kernel gives protection from the top down: a child gets at most what its parent has,
-and children that ask for more than that share it.
+The kernel hands protection down from the root: the children of a cgroup together get at
+most what the cgroup itself has, and share it if they ask for more.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class Ancestor(NamedTuple):
-    """A cgroup above a container: what its file holds, and what its children have."""
+    """A cgroup above a container: its own protection, and that of its children."""
 
     path: str
     protected: str  # bytes or max
-    children_bytes: int  # of all of its children, the way to the container included
+    children_bytes: int  # the sum over all of its child cgroups
 
 
 class Shortfall(NamedTuple):
-    """An ancestor that has less than its children."""
+    """An ancestor with less protection than its children together."""
 
     path: str
     has_bytes: int
@@ -29,7 +29,7 @@ class Shortfall(NamedTuple):
 
 
 def shortfalls(chain: Sequence[Ancestor]) -> list[Shortfall]:
-    """Return the ancestors that have too little, in the order given."""
+    """Return the ancestors with too little protection, in the order given."""
     return [
         Shortfall(one.path, int(one.protected), one.children_bytes)
         for one in chain
@@ -38,9 +38,10 @@ def shortfalls(chain: Sequence[Ancestor]) -> list[Shortfall]:
 
 
 def effective_bytes(own_bytes: int, chain: Sequence[Ancestor]) -> int:
-    """Return how much of a container's protection counts, from what is above it.
+    """Return how much of a container's protection has an effect below its ancestors.
 
-    The least that it can be: each parent's, shared in proportion among its children.
+    It is the least that it can be: each ancestor's, shared in proportion among its
+    children.
     """
     effective = own_bytes
     for one in chain:

@@ -1,33 +1,36 @@
 """Which of a pod's labels and annotations can change a decision.
 
-Containers that are alike in these, and in their numbers, get the same decision, so it
-can be kept. Annotations of ours are not listed, as they have any name: see
-`kube.annotations.ours`.
+Two containers that are equal in these, in their numbers and in what else a door hands
+to the engine get the same decision, so a door can keep it. The keys come from the rules
+of the configuration and from the declarations of the handlers. nriplugin's own
+annotations are not among them, as any name of a file makes one: `kube.annotations.ours`
+finds those.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.engine.handlers.cpu_burst import VOLCANO_SWITCH, VOLCANO_TIME
-from nriplugin.engine.qos_level import VOLCANO_KEY
+from nriplugin.engine.handlers import table
 from nriplugin.kube.podgroup import GROUP_KEYS, JOB_KEYS, QUEUE_KEYS, TASK_KEYS
 
 if TYPE_CHECKING:
     from nriplugin.engine.settings import EngineConfig
 
 
-class Telling(NamedTuple):
-    """The keys that count."""
+class DecidingKeys(NamedTuple):
+    """The keys of a pod's labels and annotations that decisions depend on."""
 
     labels: tuple[str, ...]
     annotations: tuple[str, ...]
 
 
-def telling_keys(config: EngineConfig) -> Telling:
-    """Return what a configuration's rules and handlers look at."""
+def deciding_keys(config: EngineConfig) -> DecidingKeys:
+    """Return the keys that a configuration's rules and the handlers look at."""
     labels: set[str] = set()
-    annotations = {VOLCANO_SWITCH, VOLCANO_TIME, VOLCANO_KEY}
+    annotations = {
+        key for handler in table.HANDLERS for key in handler.foreign_annotations
+    }
     for rule in config.rules:
         match = rule.match
         labels.update(match.labels or ())
@@ -36,4 +39,4 @@ def telling_keys(config: EngineConfig) -> Telling:
             keys = {*GROUP_KEYS, *JOB_KEYS, *QUEUE_KEYS, *TASK_KEYS}
             labels |= keys
             annotations |= keys
-    return Telling(tuple(sorted(labels)), tuple(sorted(annotations)))
+    return DecidingKeys(tuple(sorted(labels)), tuple(sorted(annotations)))

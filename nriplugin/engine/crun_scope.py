@@ -1,8 +1,10 @@
-"""crun with systemd has the process in a cgroup of its own, below the container's.
+"""Direct writes to a container's scope, where crun puts `unified` elsewhere.
 
-`unified` goes there. The container's own, a scope, competes with others; it gets
-what systemd has a property for, and its weight from shares. What is left out has no
-effect unless somebody writes it to the scope as well.
+With the systemd driver crun puts the process into a cgroup of its own, below the
+container's scope, and `unified` goes there. The scope is what competes with other
+containers. It gets only the files that systemd has a property for, and its weight from
+shares. So a weight that shares would not make, and a burst, are written to the scope as
+well; without that they would have no effect.
 """
 
 from __future__ import annotations
@@ -28,28 +30,33 @@ BURST_RULE = Rule(
 )
 
 
-def reach_scope(pod: Pod, shares: int | None, facts: NodeFacts, out: Decision) -> None:
-    """Have what is sent count for the scope, too."""
+def reach_scope(
+    pod: Pod, shares: int | None, facts: NodeFacts, decision: Decision
+) -> None:
+    """Have a weight and a burst that are sent written to the scope as well."""
     if not has_inner_cgroup(facts, pod):
         return
-    weight = out.files.get("cpu.weight")
+    weight = decision.files.get("cpu.weight")
     native = shares and str(weight_of(shares, pod.curve or facts.curve))
     if weight is not None and native and weight != native:
-        _again("cpu.weight", WEIGHT_RULE, facts, out)
-    if "cpu.max.burst" in out.files:
-        _again("cpu.max.burst", BURST_RULE, facts, out)
+        _write_to_scope("cpu.weight", WEIGHT_RULE, facts, decision)
+    if "cpu.max.burst" in decision.files:
+        _write_to_scope("cpu.max.burst", BURST_RULE, facts, decision)
 
 
-def _again(file: str, rule: Rule, facts: NodeFacts, out: Decision) -> None:
-    why = out.why(file)
+def _write_to_scope(
+    file: str, rule: Rule, facts: NodeFacts, decision: Decision
+) -> None:
+    why = decision.why(file)
     if not facts.writable:
-        out.leave(
+        decision.leave(
             f"{file} of the scope",
             f"{why.handler}: crun with systemd does not set it; the executor is off",
         )
         return
-    written = {w.file for w in out.writes if w.when is When.AFTER}
+    written = {w.file for w in decision.writes if w.when is When.AFTER}
     if file not in written:
-        why, value = why._replace(rule=rule), out.files[file]
-        write = Write(file, value, Level.CONTAINER, When.AFTER, False, why)
-        out.writes.append(write)
+        why, value = why._replace(rule=rule), decision.files[file]
+        decision.writes.append(
+            Write(file, value, Level.CONTAINER, When.AFTER, False, why)
+        )

@@ -1,4 +1,9 @@
-"""Which curve a node's runtime follows, from containers that it wrote by itself."""
+"""Which curve from shares to cpu.weight the node's runtime follows.
+
+It is recognised from containers whose weight the runtime wrote by itself. A weight that
+nriplugin wrote shows only which curve nriplugin followed, so it counts only if nothing
+else does: then it is continued, to keep the ratio between siblings.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +16,27 @@ from nriplugin.convert.curves import weight_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Where several would do, what current runtimes do comes first.
+# Several curves may fit; the one that current runtimes follow comes first.
 _CANDIDATES = (Curve.QUADRATIC, Curve.KEP, Curve.PROPORTIONAL)
 
 
 class Observation(NamedTuple):
-    """A container: the shares that were asked for, and the weight that it has."""
+    """The shares that a container was given, and the weight that it has."""
 
     shares: int
     weight: int
     pod_uid: str = ""
-    # Whether its weight is our own, and proves nothing; None is "not known".
+    # Whether nriplugin wrote the weight, which then proves nothing; None: not known.
     made_by_us: bool | None = False
 
 
 class Recognised(NamedTuple):
-    """A curve, what it was concluded from, and whether anything was."""
+    """A curve, the evidence for it, and whether the evidence is certain."""
 
     curve: Curve
     evidence: str
     certain: bool
-    # Whether containers that are certainly not ours have shown it.
+    # Whether containers that nriplugin certainly did not write have shown it.
     native: bool = False
 
 
@@ -41,11 +46,13 @@ def recognise_curve(
     """Return the curve of a pod's own containers, else of the node's, else quadratic.
 
     Weights compare siblings only, so a pod's own containers count before all others.
-    One that may be ours and is quadratic may follow our own fallback, so it counts only
-    where nothing else does.
+    A quadratic weight that nriplugin may have written may come from nriplugin's own
+    fallback, so it counts only if no other container shows a curve.
     """
-    told = [one for one in observations if not one.made_by_us and _tells(one)]
-    telling = [one for one in told if not _doubtful(one)] or told
+    possible = [
+        one for one in observations if not one.made_by_us and _distinguishes(one)
+    ]
+    telling = [one for one in possible if not _doubtful(one)] or possible
     if pod_uid is not None:
         siblings = [one for one in telling if one.pod_uid == pod_uid]
         if siblings:
@@ -60,13 +67,14 @@ def recognise_curve(
 
 
 def recognise_or_continue(observations: Iterable[Observation]) -> Recognised:
-    """Return the runtime's curve, or the one that we followed before a restart.
+    """Return the runtime's curve, or the one that nriplugin followed before a restart.
 
-    Once all containers are ours, none of them shows what the runtime does. They show
-    what we did, and to do anything else would change the ratio between siblings.
+    If nriplugin wrote the weights of all containers, none of them shows the runtime's
+    curve. They show nriplugin's, and another one would change the ratio between
+    siblings.
     """
     observations = list(observations)
-    if any(not one.made_by_us and _tells(one) for one in observations):
+    if any(not one.made_by_us and _distinguishes(one) for one in observations):
         return recognise_curve(observations)
     return recognise_curve([one._replace(made_by_us=None) for one in observations])
 
@@ -74,7 +82,7 @@ def recognise_or_continue(observations: Iterable[Observation]) -> Recognised:
 def curves_of_pods(
     observations: Iterable[Observation], node: Curve
 ) -> dict[str, Curve]:
-    """Return the curves of pods whose own containers differ from the node's, by UID."""
+    """Return, by pod UID, the curves that certainly differ from the node's."""
     observations = list(observations)
     curves: dict[str, Curve] = {}
     for uid in {one.pod_uid for one in observations}:
@@ -88,8 +96,8 @@ def _fitting(one: Observation) -> list[Curve]:
     return [c for c in _CANDIDATES if weight_of(one.shares, c) == one.weight]
 
 
-def _tells(one: Observation) -> bool:
-    """Whether a container speaks for some curves and against others."""
+def _distinguishes(one: Observation) -> bool:
+    """Return whether a weight fits some curves and not others."""
     return 0 < len(_fitting(one)) < len(_CANDIDATES)
 
 
@@ -108,7 +116,7 @@ def _vote(telling: list[Observation], where: str) -> Recognised:
         f"{example.shares} shares and weight {example.weight}"
     )
     if _doubtful(example):
-        evidence += ", which may be ours"
+        evidence += ", which nriplugin may have written"
     certain = votes[curve] == len(telling) and not _doubtful(example)
     native = certain and any(one.made_by_us is False for one in telling)
     return Recognised(curve, evidence, certain, native)

@@ -1,12 +1,11 @@
-"""What the engine answers: files for the door, writes for the executor, and why.
+"""What the engine answers: files for the door, writes of nriplugin's own, and why.
 
-Collected while deciding, by the code that decides: what `explain` shows cannot differ
-from what is sent.
+The reasons are recorded by the code that decides, while it decides. So `explain`, which
+shows them, cannot differ from the values that are sent.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
     from nriplugin.engine.settings import Settings
 
 RESOURCES = "resources"
-# Not a handler: what an update has to say whoever is on.
+# Named as the handler of values that every update needs, whichever handlers are on.
 UPDATES = "updates"
 
-# How sure a value is.
+# How certain the number is that a value was made of.
 EXACT = "exact"
-STATED = "stated"  # by an annotation, which nobody checks
+STATED = "stated"  # by an annotation, which cannot be checked
 ESTIMATE = "estimate"
 
 
@@ -37,51 +36,54 @@ class Why(NamedTuple):
 
 
 class Level(StrEnum):
-    """Whose cgroup a write is for."""
+    """The cgroup that a write is for."""
 
     CONTAINER = "container"
     POD = "pod"
-    ANCESTORS = "ancestors"  # the pod's cgroup and all that are above it
+    ANCESTORS = "ancestors"  # the pod's cgroup and every cgroup above it
 
 
 class When(StrEnum):
-    """Before the runtime acts, so before the answer, or when it is done."""
+    """When a write has to be done."""
 
-    BEFORE = "before"
-    AFTER = "after"
+    BEFORE = "before"  # before the answer, so before the runtime acts
+    AFTER = "after"  # when the runtime has acted
 
 
 class Write(NamedTuple):
-    """A value that no door carries."""
+    """A value that nriplugin writes to a cgroup itself, as no door carries it."""
 
     file: str
     value: str
     level: Level
     when: When
-    # Whether the value is this container's part of a sum over its cgroup's containers.
+    # Whether the cgroup gets the sum of such values of all its containers.
     part: bool
     why: Why
 
 
 class Left(NamedTuple):
-    """A file or a wish that nothing came of, and why; no mistake of anybody's."""
+    """A file or a setting that has no effect on this container, and why.
+
+    It is not a mistake: a mistake is a `Refusal`.
+    """
 
     what: str
     why: str
 
 
 class Reason(StrEnum):
-    """Why something was refused: few and fixed, for a metric's label."""
+    """Why something was refused; a small fixed set, as it labels a metric."""
 
     CONVERSION = "conversion"  # numbers that have no valid cgroup v2 value
-    ANNOTATION = "annotation"  # a value that makes no sense, or an unknown key
+    ANNOTATION = "annotation"  # an invalid value, or an unknown key
     NOT_ALLOWED = "not-allowed"  # an annotation that the configuration does not allow
-    CONFLICT = "conflict"  # valid on its own, but not beside the others
-    ERROR = "error"  # a defect of ours
+    CONFLICT = "conflict"  # a value that is valid alone, but not beside the others
+    ERROR = "error"  # a defect of nriplugin
 
 
 class Refusal(NamedTuple):
-    """A mistake that was not passed on."""
+    """A mistake in numbers or annotations, whose value is not sent."""
 
     handler: str
     reason: Reason
@@ -104,6 +106,7 @@ class Decision:
         "cleared",
         "conversion",
         "files",
+        "idle",
         "left",
         "refused",
         "settings",
@@ -113,18 +116,21 @@ class Decision:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        # What leaves through the door, as `unified`.
+        # The files that leave through the door, as `unified`.
         self.files: dict[str, str] = {}
-        # Per file a `Why`, or the bare rule of a conversion, which is made one later.
+        # Per file a `Why`, or only the rule of a conversion: `why` makes a `Why` of it
+        # when it is asked for, which is rarely.
         self._reasons: dict[str, Why | Rule] = {}
         self.writes: list[Write] = []
-        # OCI fields to send as 0 ("not given") through the door: `cpu.shares`.
+        # OCI fields that the door sends as 0, which means "not given": `cpu.shares`.
         self.cleared: tuple[str, ...] = ()
         self.left: list[Left] = []
         self.refused: list[Refusal] = []
-        # What is done as asked, although it may hurt.
+        # What is done as asked, although it may do harm.
         self.warnings: list[str] = []
         self.conversion: Conversion | None = None
+        # Whether the container is idle once this is done: then it must get no weight.
+        self.idle = False
 
     def set(self, file: str, value: str, why: Why | Rule) -> None:
         """Send a file."""
@@ -132,16 +138,16 @@ class Decision:
         self._reasons[file] = why
 
     def unset(self, file: str) -> None:
-        """Do not send a file after all."""
+        """Withdraw a file that was to be sent."""
         del self.files[file]
         del self._reasons[file]
 
     def leave(self, what: str, why: str) -> None:
-        """Say that nothing comes of something."""
+        """Note that a file or a setting has no effect, and why."""
         self.left.append(Left(what, why))
 
     def refuse(self, handler: str, reason: Reason, text: str) -> None:
-        """Say that something is wrong and not passed on."""
+        """Note a mistake whose value is not sent."""
         self.refused.append(Refusal(handler, reason, text))
 
     def expected(self) -> dict[str, str]:
@@ -158,7 +164,3 @@ class Decision:
         if isinstance(reason, Why):
             return reason
         return Why(RESOURCES, reason, "the container's resources")
-
-    def refusals(self) -> Counter[tuple[str, str]]:
-        """Return how many refusals there are by (handler, reason)."""
-        return Counter((one.handler, one.reason.value) for one in self.refused)

@@ -1,12 +1,11 @@
-"""What a decision is made from: a pod, a container, the node, what is in use.
+"""The inputs of a decision: a pod, a container, the node, and what is in use.
 
-Plain values, cheap to make from any door's message. Mappings are only iterated and
-asked with `get` and `in`, so a protobuf map can stand in for a dict.
+All are named tuples, cheap to make from any door's message. The engine only iterates
+over their mappings and calls `get` and `in`, so a protobuf map can stand in for a dict.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,55 +15,56 @@ from nriplugin.engine.runtimes import drops_unified_on_update
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What the resources handler sends: files that every cgroup v2 node has. The others that
-# a conversion gives are left to the runtime, which derives them from the same numbers.
+# The files that the conversion sends; every cgroup v2 node has them. The runtime makes
+# the other files of the same numbers by itself.
 CORE_FILES = frozenset({"cpu.weight", "cpu.max", "memory.max"})
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Pod(NamedTuple):
-    """A pod, as far as its door knows it."""
+    """A pod, as far as its door knows about it."""
 
     uid: str = ""
     name: str = ""
     namespace: str = ""
     labels: Mapping[str, str] = _NOTHING
     annotations: Mapping[str, str] = _NOTHING
-    qos_class: str | None = None  # as in its status; else concluded
+    qos_class: str | None = None  # from its status; None if the door has none
     cgroup_parent: str = ""
-    curve: Curve | None = None  # recognised from its own containers
-    oci_runtime: str | None = None  # runc or crun, where the pod has one of its own
+    curve: Curve | None = None  # recognised from the weights of its containers
+    # The runtime of its handler, from `runtimes.oci_runtime_of`; None if not known.
+    oci_runtime: str | None = None
 
 
 class Container(NamedTuple):
-    """A container as it is about to be, or as it is when an update is asked for."""
+    """A container as it is to be created, or as it is before an update."""
 
     name: str = ""
     id: str = ""
     resources: Resources = Resources()
     oom_score_adj: int | None = None
-    memory_request_bytes: int | None = None  # from a door that knows it; NRI does not
-    # Files that came from us, so that nobody's wish is in them, with what we set them
-    # to: not every runtime shows its own in `resources.unified`. None is "not known".
+    memory_request_bytes: int | None = None  # NRI does not carry it
+    # Files that nriplugin set, with the values, so that they do not count as explicit.
+    # They are needed beside `resources.unified`, as not every runtime shows that. None
+    # if it is not known which files nriplugin set.
     ours: Mapping[str, str] | None = None
-    # Of those, the ones that hold a value of this process's decision by now, whatever
-    # the runtime keeps for them.
+    # Those files of `ours` that hold a value decided by this process, whatever the
+    # runtime keeps for them.
     decided: Mapping[str, str] = _NOTHING
-    # Files that another plugin or a user set when the container was made. Not every
-    # runtime shows them later in `resources.unified`.
+    # Files that another plugin or a user set when the container was made, from the
+    # record that was made then: not every runtime shows them in `resources.unified`.
     others: Mapping[str, str] = _NOTHING
 
 
 class Use(NamedTuple):
-    """What a container uses now, where somebody has looked."""
+    """What a container uses now; None for what was not looked up."""
 
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
-    """What is known about the node. The defaults are what is true everywhere."""
+class NodeFacts(NamedTuple):
+    """What is known about the node; the defaults hold on every node."""
 
     cgroup_version: int = 2
     cgroup_evidence: str = ""
@@ -77,19 +77,15 @@ class NodeFacts:
     kernel: tuple[int, int] | None = None
     curve: Curve = Curve.QUADRATIC
     curve_evidence: str = "no container to learn from: what current runtimes do"
-    # Whether containers that the runtime made without us have shown that curve.
+    # Whether the curve was recognised from containers that nriplugin did not touch.
     curve_native: bool = False
     runtime: str = ""  # containerd or cri-o, as Configure says
     runtime_version: str = ""
     oci_runtime: str | None = None  # runc or crun
-    # Whether the executor may write what no door carries.
+    # Whether nriplugin may write to cgroups itself.
     writable: bool = False
-    # Which of the core files can be sent; follows from `files`.
-    core: frozenset[str] = field(init=False)
-    # Whether `unified` in the answer to an update is lost; follows from the runtime.
-    drops_unified: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "core", CORE_FILES & self.files)
-        drops = drops_unified_on_update(self.runtime, self.runtime_version)
-        object.__setattr__(self, "drops_unified", drops)
+    @property
+    def drops_unified(self) -> bool:
+        """Whether the runtime loses `unified` in the answer to an update."""
+        return drops_unified_on_update(self.runtime, self.runtime_version)

@@ -1,9 +1,10 @@
-"""Which of a container's cgroup v2 values came from us.
+"""Which of a container's cgroup v2 values nriplugin set.
 
-`owned_by_record` knows it, from the record that travels with the container.
-`conclude_ours` is for containers without one: those that were made while the plugin was
-away and got their values by an update. It compares what a container has with what the
-engine would set, because a runtime shows a value but not who asked for it.
+A runtime shows a value, but not where it came from. `owned_by_record` knows it from the
+record (an annotation) that nriplugin adds when it makes a container. `conclude_ours` is
+for containers without a record, which were made while nriplugin was not running and got
+their values by a later update: it compares the values with those that the engine would
+set.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from nriplugin.convert.model import UNLIMITED
 from nriplugin.engine.allowed_files import OWNABLE
-from nriplugin.engine.context import wishes_in
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import HandlerFailed
+from nriplugin.engine.explicit import explicit_values
 from nriplugin.engine.model import CORE_FILES
 
 if TYPE_CHECKING:
@@ -25,24 +26,29 @@ if TYPE_CHECKING:
     from nriplugin.engine.settings import EngineConfig
     from nriplugin.kube.managed import Managed
 
-# Files that kubelet sets itself. A value of any other file that a handler would set
-# today is ours, even if the handler would choose another value now.
-_KUBELETS = frozenset(
+# Files that kubelet sets as well, so that only an equal value counts as nriplugin's. Of
+# any other file that a handler would set, every value counts, also one that the handler
+# would not choose now.
+_SET_BY_KUBELET = frozenset(
     {"memory.min", "memory.low", "memory.high", "memory.swap.max", "memory.oom.group"}
 )
-# Stands for a value that we set and do not know, and so equals none.
+# Stands for a value that nriplugin set and that is not known: it equals no real value.
 UNKNOWN = ""
 
 
 def owned_by_record(
     managed: Managed, unified: Mapping[str, str], *, shown: bool
 ) -> dict[str, str]:
-    """Return the files that came from us, by the record made with the container.
+    """Return the files that nriplugin set, with their values, by a container's record.
 
-    `unified` is what the runtime keeps for the container, `shown` whether it tells
-    plugins of that at all. A file of the conversion that is not in the record came with
-    an update, and is taken for ours: if it was, and we left it alone, it would undo
-    every resize from now on.
+    A file of the conversion that the record does not have came with an update, and is
+    taken for nriplugin's. If it was left alone although nriplugin had set it, it would
+    undo every resize from now on.
+
+    Args:
+        managed: the record.
+        unified: what the runtime keeps for the container.
+        shown: whether the runtime shows plugins what it keeps.
     """
     owned = dict(managed.files)
     for file in CORE_FILES - managed.others.keys():
@@ -56,25 +62,26 @@ def owned_by_record(
 
 
 def others_files(unified: Mapping[str, str], sent: Collection[str]) -> dict[str, str]:
-    """Return the files with somebody else's value, to be recorded as not ours.
+    """Return the files that others set, with their values, for a new record.
 
-    `unified` is what a container comes with, `sent` the files that we set.
+    `unified` is what a container comes with, `sent` the files that nriplugin sets.
     """
     if not unified:
         return {}
-    wishes = wishes_in(unified).items()
-    return {f: v for f, v in wishes if f in OWNABLE and f not in sent}
+    explicit = explicit_values(unified).items()
+    return {f: v for f, v in explicit if f in OWNABLE and f not in sent}
 
 
 def conclude_ours(
     pod: Pod, container: Container, facts: NodeFacts, config: EngineConfig
 ) -> dict[str, str]:
-    """Return which of a container's cgroup v2 values came from us, as far as it shows.
+    """Return the values of a container that nriplugin must have set, without a record.
 
-    Those that we would set today, or would have for the memory limit that we once set:
-    kubelet may have changed it while we were away. Of files that kubelet has no use
-    for, any value; but cpu.weight, cpu.max and memory.max only together, because the
-    conversion never sets one of them without the others, and another plugin does.
+    These are the values that it would set today, or would have set for the memory limit
+    in its own memory.max: kubelet may have changed the limit while nriplugin was not
+    running. Of files that kubelet does not set, any value counts. cpu.weight, cpu.max
+    and memory.max count only together, because the conversion never sets one of them
+    without the others, and another plugin may.
     """
     given = container.resources
     if not given.unified:
@@ -93,7 +100,7 @@ def _like_ours(
     facts: NodeFacts,
     config: EngineConfig,
 ) -> dict[str, str]:
-    """Return which values are what we would set beside a memory limit."""
+    """Return the values that equal what the engine would set beside a memory limit."""
     given = container.resources
     bare = given._replace(unified={}, memory_limit_bytes=limit)
     try:
@@ -103,7 +110,7 @@ def _like_ours(
         return {}
     converted = CORE_FILES & files.keys()
     together = len(converted) > 1 and converted <= given.unified.keys()
-    by_value = _KUBELETS if together else _KUBELETS | CORE_FILES
+    by_value = _SET_BY_KUBELET if together else _SET_BY_KUBELET | CORE_FILES
     return {
         file: given.unified[file]
         for file, value in files.items()

@@ -1,35 +1,51 @@
-"""A container's QoS level: our annotation, Volcano's, a rule, or the file."""
+"""A container's QoS level, which two handlers read: for the CPU and for memory.
+
+The level comes from nriplugin's annotation, else from Volcano's, else from the
+handler's settings. A value that is none of the levels is refused, and the next source
+counts.
+"""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from nriplugin.engine.settings import QoSLevel
-
 if TYPE_CHECKING:
-    from nriplugin.engine.context import Case
+    from nriplugin.engine.context import HandlerContext
 
 KEY = "qos-level"
 VOLCANO_KEY = "volcano.sh/qos-level"
+
+
+class QoSLevel(StrEnum):
+    """How much a container's latency matters, in Volcano's words."""
+
+    LC = "LC"  # latency critical
+    HLS = "HLS"  # highly latency sensitive
+    LS = "LS"  # latency sensitive
+    BE = "BE"  # best effort
+
 
 _LEVELS = {level.value: level for level in QoSLevel}
 _EXPECTED = ", ".join(QoSLevel)
 
 
 def qos_level(
-    case: Case, handler: str, configured: QoSLevel | None
+    context: HandlerContext, handler: str, configured: QoSLevel | None
 ) -> tuple[QoSLevel, str] | None:
-    """Return the level and who says so; None where nobody does."""
-    ours = case.annotation(KEY)
-    if ours is not None:
-        if ours.value in _LEVELS:
-            return _LEVELS[ours.value], f"annotation {ours.key}"
-        case.refuse(handler, f"{ours.key}: {ours.value!r:.60}, expected {_EXPECTED}")
-    volcano = case.foreign(VOLCANO_KEY, handler)
+    """Return the level and its source; None if no source has one."""
+    stated = context.annotation(KEY)
+    if stated is not None:
+        if stated.value in _LEVELS:
+            return _LEVELS[stated.value], f"annotation {stated.key}"
+        context.refuse(
+            handler, f"{stated.key}: {stated.value!r:.60}, expected {_EXPECTED}"
+        )
+    volcano = context.foreign_annotation(VOLCANO_KEY, handler)
     if volcano is not None:
         if volcano in _LEVELS:
             return _LEVELS[volcano], f"annotation {VOLCANO_KEY}"
-        case.refuse(handler, f"{VOLCANO_KEY}: {volcano!r:.60}, expected {_EXPECTED}")
+        context.refuse(handler, f"{VOLCANO_KEY}: {volcano!r:.60}, expected {_EXPECTED}")
     if configured is not None:
-        return configured, case.settings.origin(f"{handler}.level")
+        return configured, context.settings.origin(f"{handler}.level")
     return None

@@ -1,10 +1,14 @@
-"""Rules: which settings apply to which container. The first that matches wins."""
+"""The configuration's rules: which settings apply to which container.
+
+The rules are tried in the order of the file, and the first that matches wins. Patterns
+come from the operator, but the texts that they are matched with come from anyone who
+may create a pod: no pattern may take long on any text.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.kube.podgroup import membership
 
@@ -18,12 +22,12 @@ if TYPE_CHECKING:
 Pattern = re.Pattern[str]
 
 
-# Nobody's names are longer, and what is to be matched is text from strangers.
+# No name in Kubernetes is longer, so a longer text matches nothing.
 MAX_TEXT = 256
 
 
 def compile_patterns(texts: Sequence[str]) -> Pattern:
-    """Return what matches any of the texts, in which `*` stands for anything."""
+    """Return a pattern that matches any of the texts; `*` stands for any characters."""
     return re.compile("|".join(map(_translate, texts)), re.DOTALL)
 
 
@@ -32,13 +36,12 @@ def _translate(text: str) -> str:
     if not others:
         return first
     *middle, last = others
-    # Atomic: what a `*` took is not given back, or a few of them could take for ever.
+    # Atomic groups: without backtracking, a few `*` cannot make a match take for ever.
     return first + "".join(f"(?>.*?{part})" for part in middle if part) + f".*{last}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """What a container has to be like; None is "whatever". All have to hold."""
+class Match(NamedTuple):
+    """The conditions of a rule; all that are not None have to hold."""
 
     namespace: Pattern | None = None
     labels: Mapping[str, Pattern] | None = None
@@ -53,13 +56,11 @@ class Match:
     @property
     def needs_membership(self) -> bool:
         """Whether Volcano's keys have to be read."""
-        wanted = (self.pod_group, self.job, self.queue, self.task)
-        return any(pattern is not None for pattern in wanted)
+        return not (self.pod_group is self.job is self.queue is self.task is None)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleMatch:
-    """A rule, ready to use."""
+class RuleMatch(NamedTuple):
+    """A rule: its conditions, and the settings where they hold."""
 
     match: Match
     settings: Settings
@@ -68,7 +69,7 @@ class RuleMatch:
 def select(
     pod: Pod, container: Container, qos_class: str | None, config: EngineConfig
 ) -> Settings:
-    """Return the settings of the first rule that matches, else the file's."""
+    """Return the settings of the first rule that matches, else the base settings."""
     group: Membership | None = None
     for rule in config.rules:
         match = rule.match
@@ -100,7 +101,10 @@ def _all_match(wanted: Mapping[str, Pattern], given: Mapping[str, str]) -> bool:
 
 
 def _belongs(match: Match, group: Membership) -> bool:
-    """Whether the pod is a member of what is asked for; of nothing, it never is."""
+    """Return whether the pod belongs to the group, job, queue and task of a rule.
+
+    A pod that belongs to none matches no pattern, not even `*`.
+    """
     for pattern, value in (
         (match.pod_group, group.group),
         (match.job, group.job),

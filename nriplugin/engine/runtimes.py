@@ -1,7 +1,14 @@
-"""What runtimes do with what they are told, by name and version.
+"""What OCI and CRI runtimes do with a value that they are sent, by name and version.
 
-Measured and read, not hoped: a key that a runtime cannot take fails the container, and
-one that it drops without a word has to be written by somebody else.
+The tables hold what was measured and read in the runtimes' sources. A value that a
+runtime cannot take fails the container, and a value that it drops without a word has to
+be written by nriplugin itself.
+
+Which OCI runtime starts a pod's containers is decided by one rule, in `_runtime_of`:
+the pod's own runtime handler names it; a pod of the default handler has the node's
+runtime, or crun if the node's is not known, because a default is runc or crun, and crun
+accepts less. A runtime that is neither of the two, or of which no door knows the name,
+is trusted with nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +22,13 @@ if TYPE_CHECKING:
 
 SYSTEMD = "systemd"
 
-# (OCI runtime, cgroup driver) that take `unified` cpu.idle = 1 if shares are 0, which
-# both read as "not given". runc writes a weight made of shares after systemd has made
-# the unit idle, and the kernel refuses it. crun with systemd refuses idle beside shares
-# whatever their number.
+# The runtime of a pod that names no handler. No handler can have this name.
+DEFAULT_RUNTIME = "(default)"
+
+# Pairs of OCI runtime and cgroup driver that take `unified` cpu.idle = 1 if shares are
+# 0, which both runtimes read as "not given". runc writes a weight made of shares after
+# systemd has made the unit idle, and the kernel refuses it. crun with systemd refuses
+# idle beside shares whatever their number.
 _IDLE_WITHOUT_SHARES = {
     ("runc", "cgroupfs"),
     ("runc", SYSTEMD),
@@ -28,30 +38,32 @@ _IDLE_WITHOUT_SHARES = {
 _CRIO_APPLIES_UNIFIED = (1, 36)
 
 
+def oci_runtime_of(handler: str) -> str:
+    """Return the OCI runtime behind a pod's runtime handler, taken by its name."""
+    return handler or DEFAULT_RUNTIME
+
+
 def takes_idle(facts: NodeFacts, pod: Pod) -> bool:
-    """Whether cpu.idle can go through the door, with shares cleared."""
-    runtime = pod.oci_runtime or facts.oci_runtime
-    return (runtime, facts.driver) in _IDLE_WITHOUT_SHARES
+    """Return whether cpu.idle can go through the door, with shares cleared."""
+    return (_runtime_of(facts, pod), facts.driver) in _IDLE_WITHOUT_SHARES
 
 
 def has_inner_cgroup(facts: NodeFacts, pod: Pod) -> bool:
-    """Whether `unified` goes into a cgroup of its own, below the container's scope."""
-    runtime = pod.oci_runtime or facts.oci_runtime
-    return facts.driver == SYSTEMD and runtime == "crun"
+    """Return whether `unified` goes into a cgroup below the container's scope."""
+    return facts.driver == SYSTEMD and _runtime_of(facts, pod) == "crun"
 
 
-def oci_runtime_of(handler: str) -> str | None:
-    """Return the OCI runtime behind a pod's runtime handler, by its usual name.
-
-    Without a handler it is the node's default: runc or crun, and crun takes less.
-    """
-    if not handler:
-        return "crun"
-    return handler if handler in ("runc", "crun") else None
+def _runtime_of(facts: NodeFacts, pod: Pod) -> str | None:
+    if pod.oci_runtime == DEFAULT_RUNTIME:
+        return facts.oci_runtime or "crun"
+    return pod.oci_runtime or facts.oci_runtime
 
 
 def drops_unified_on_update(runtime: str, runtime_version: str) -> bool:
-    """Whether `unified` in the answer to an update is lost: CRI-O before 1.36."""
+    """Return whether `unified` in the answer to an update is lost: CRI-O before 1.36.
+
+    A version that cannot be read counts as an old one.
+    """
     if runtime not in ("cri-o", "crio"):
         return False
     version = parse_version(runtime_version)

@@ -1,188 +1,151 @@
-"""The settings of every handler, as they are after defaults, file and rules.
+"""The settings that apply to a container, after defaults, configuration file and rules.
 
-Made once, when a configuration is read; a decision only looks up which ones apply.
-Annotations, which come last, are read where they are used.
+`Settings` holds the settings of every handler in the table, found by their type. They
+are made once, when a configuration is read, and everything that a decision needs of
+them on its way is computed then: which handlers are on, which of them fail the request,
+which annotations they read. A decision only looks up which `Settings` apply.
+Annotations, which win over all of this, are read while deciding.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from nriplugin.engine.decision import RESOURCES
+from nriplugin.engine.handlers import table
+from nriplugin.engine.handlers.resources import ResourcesSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.convert import Curve
+    from nriplugin.engine.handler import Handler, HandlerSettings
     from nriplugin.engine.rules import RuleMatch
-
-MILLION = 1_000_000
 
 DEFAULT = "default"
 
-
-class QoSLevel(StrEnum):
-    """How much a container's latency matters, in Volcano's words."""
-
-    LC = "LC"  # latency critical
-    HLS = "HLS"  # highly latency sensitive
-    LS = "LS"  # latency sensitive
-    BE = "BE"  # best effort
+S = TypeVar("S")
 
 
-class Equivalent(StrEnum):
-    """What stands for a BE level on a kernel without cpu.qos_level."""
-
-    IDLE = "idle"
-    WEIGHT = "weight"
-    NONE = "none"
-
-
-class Send(StrEnum):
-    """Which converted files go out with an answer."""
-
-    ALWAYS = "always"
-    DIFFERENT = "different"  # those that the runtime would write otherwise by itself
-
-
-class ResourcesSettings(NamedTuple):
-    """The conversion."""
-
-    enabled: bool = True
-    fail: bool = False
-    # Whether an update fails that cannot be converted, where the runtime would write
-    # our earlier values over kubelet's new ones.
-    fail_lost_update: bool = True
-    send: Send = Send.ALWAYS
-
-
-class MemoryQoSSettings(NamedTuple):
-    """Throttling before the limit, and protection of what was requested."""
-
-    enabled: bool = False
-    fail: bool = False
-    factor_ppm: int | None = 900_000  # None: no memory.high
-    protection: bool = True
-    guaranteed_ppm: int = 900_000  # of the limit, at most, is memory.min
-    raise_ancestors: bool = False
-    swap: str | None = None  # the content of memory.swap.max; None: left alone
-    oom_group: bool | None = None
-
-
-class CPUBurstSettings(NamedTuple):
-    """Time saved below the quota, to be spent above it."""
-
-    enabled: bool = False
-    fail: bool = False
-    percent: int | None = None  # of the quota
-    microseconds: int | None = None
-
-
-class CPUQoSSettings(NamedTuple):
-    """The level for the CPU."""
-
-    enabled: bool = False
-    fail: bool = False
-    level: QoSLevel | None = None
-    equivalent: Equivalent = Equivalent.IDLE
-
-
-class MemoryQoSLevelSettings(NamedTuple):
-    """The level for memory."""
-
-    enabled: bool = False
-    fail: bool = False
-    level: QoSLevel | None = None
-    equivalent: bool = True
-    factor_ppm: int = 800_000  # of BE
-
-
-class UnifiedAnnotationsSettings(NamedTuple):
-    """Which files a pod may set by itself."""
-
-    enabled: bool = False
-    fail: bool = False
-    allowed: frozenset[str] = frozenset()
-
-
-# In the order in which they decide: what comes first wins, and the conversion is last,
-# so that it does not add a weight beside somebody's idle.
-HANDLERS = {
-    "unifiedAnnotations": "unified_annotations",
-    "cpuQoS": "cpu_qos",
-    "cpuBurst": "cpu_burst",
-    "memoryQoS": "memory_qos",
-    "memoryQoSLevel": "memory_qos_level",
-    "resources": "resources",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that applies to a container; `rule` names the rule, if one matched."""
+    """The settings of all handlers; treat them as immutable."""
 
-    rule: str = ""
-    resources: ResourcesSettings = field(default_factory=ResourcesSettings)
-    memory_qos: MemoryQoSSettings = field(default_factory=MemoryQoSSettings)
-    cpu_burst: CPUBurstSettings = field(default_factory=CPUBurstSettings)
-    cpu_qos: CPUQoSSettings = field(default_factory=CPUQoSSettings)
-    memory_qos_level: MemoryQoSLevelSettings = field(
-        default_factory=MemoryQoSLevelSettings
+    __slots__ = (
+        "_by_type",
+        "active",
+        "annotations",
+        "failing",
+        "handlers",
+        "only_resources",
+        "origins",
+        "reads_files",
+        "resources",
+        "rule",
     )
-    unified_annotations: UnifiedAnnotationsSettings = field(
-        default_factory=UnifiedAnnotationsSettings
-    )
-    # `cpuBurst.percent` -> where it was set.
-    origins: Mapping[str, str] = field(default_factory=dict)
-    # All follow from the above: who is on, if that is all of us, and who fails.
-    active: tuple[str, ...] = field(init=False)
-    only_resources: bool = field(init=False)
-    failing: frozenset[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        by_name = {name: getattr(self, key) for name, key in HANDLERS.items()}
-        active = tuple(name for name, one in by_name.items() if one.enabled)
-        failing = frozenset(name for name, one in by_name.items() if one.fail)
-        object.__setattr__(self, "active", active)
-        object.__setattr__(self, "only_resources", active == ("resources",))
-        object.__setattr__(self, "failing", failing)
+    def __init__(
+        self,
+        *given: HandlerSettings,
+        rule: str = "",
+        origins: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take the settings of some handlers, and the defaults of all others.
+
+        Args:
+            given: at most one of each handler's settings.
+            rule: the name of the configuration's rule that they belong to; empty for
+                those that apply where no rule matches.
+            origins: `cpuBurst.percent` to the place in the file that set it.
+        """
+        by_type: dict[type, Any] = {one.settings: None for one in table.HANDLERS}
+        for one in given:
+            if type(one) not in by_type:
+                raise TypeError(f"{type(one).__name__}: settings of no known handler")
+            by_type[type(one)] = one
+        pairs = []
+        for handler in table.HANDLERS:
+            own = by_type[handler.settings]
+            if own is None:
+                own = by_type[handler.settings] = handler.settings()
+            pairs.append((handler, own))
+        on = [(handler, own) for handler, own in pairs if own.enabled]
+        self._by_type = by_type
+        self.rule = rule
+        self.origins: Mapping[str, str] = origins or {}
+        # The names of the handlers that are on, in the order in which they decide.
+        self.active = tuple(handler.name for handler, _ in on)
+        self.only_resources = self.active == (RESOURCES,)
+        self.failing = frozenset(handler.name for handler, own in pairs if own.fail)
+        # The handlers that are on, with their settings, but for the conversion: updates
+        # have something to do between these and it.
+        self.handlers: tuple[tuple[Handler[Any], Any], ...] = tuple(
+            (handler, own) for handler, own in on if handler.name != RESOURCES
+        )
+        # The conversion's own, which every decision needs.
+        self.resources: ResourcesSettings = by_type[ResourcesSettings]
+        # What the handlers that are on read of nriplugin's annotations.
+        self.annotations = frozenset(
+            key for handler, _ in on for key in handler.annotations
+        )
+        self.reads_files = any(handler.reads_files for handler, _ in on)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Settings):
+            return NotImplemented
+        mine = (self.rule, self.origins, self._by_type)
+        return mine == (other.rule, other.origins, other._by_type)
+
+    __hash__ = None  # type: ignore[assignment] # the origins are a dictionary
+
+    def __repr__(self) -> str:
+        own = ", ".join(map(repr, self._by_type.values()))
+        return f"Settings({own}, rule={self.rule!r}, origins={self.origins!r})"
+
+    def of(self, kind: type[S]) -> S:
+        """Return one handler's settings, by their type."""
+        return cast("S", self._by_type[kind])
 
     def origin(self, setting: str) -> str:
-        """Return where a setting comes from."""
+        """Return the place in the file that set a setting, or `default`."""
         return self.origins.get(setting, DEFAULT)
 
+    def replace(self, *changed: HandlerSettings) -> Settings:
+        """Return a copy with other settings of some handlers."""
+        kept = {**self._by_type, **{type(one): one for one in changed}}
+        return Settings(*kept.values(), rule=self.rule, origins=self.origins)
+
     def with_failure_policy(self, *, fail: bool) -> Settings:
-        """Return the same, with every handler failing, or none."""
-        handlers = {
-            key: getattr(self, key)._replace(fail=fail) for key in HANDLERS.values()
-        }
-        return replace(self, **handlers)
+        """Return a copy in which every handler fails the request, or none does."""
+        return self.replace(
+            *(own._replace(fail=fail) for own in self._by_type.values())
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineConfig:
-    """What decisions follow. Without a curve, the node's own is used."""
+class EngineConfig(NamedTuple):
+    """All that a configuration says about decisions."""
 
-    curve: Curve | None = None
-    base: Settings = field(default_factory=Settings)
+    curve: Curve | None = None  # None: the curve of the node's runtime
+    base: Settings = Settings()  # where no rule matches
     rules: tuple[RuleMatch, ...] = ()
 
     def without_handlers(self) -> EngineConfig:
-        """Return the same with every handler off.
+        """Return a configuration with every handler off.
 
-        An update then converts what we once set, or takes it back, and nothing else.
+        A decision about an update then follows the request in the files that nriplugin
+        has set before, ends what the request does not ask for, and does nothing else.
         """
         fail = self.base.resources.fail_lost_update
         resources = ResourcesSettings(enabled=False, fail_lost_update=fail)
-        return EngineConfig(curve=self.curve, base=Settings(resources=resources))
+        return EngineConfig(curve=self.curve, base=Settings(resources))
 
     def with_failure_policy(self, *, fail: bool) -> EngineConfig:
-        """Return the same, with one answer to the failure of any handler."""
+        """Return a copy in which a failure of any handler has the same consequence."""
         rules = tuple(
-            replace(rule, settings=rule.settings.with_failure_policy(fail=fail))
+            rule._replace(settings=rule.settings.with_failure_policy(fail=fail))
             for rule in self.rules
         )
-        return replace(self, base=self.base.with_failure_policy(fail=fail), rules=rules)
+        base = self.base.with_failure_policy(fail=fail)
+        return self._replace(base=base, rules=rules)
 
 
 DEFAULT_CONFIG = EngineConfig()

@@ -1,9 +1,9 @@
-"""Which numbers of a container changed while we were away.
+"""Which numbers of a container changed while nriplugin was not running.
 
-What we once sent outlives us: at a resize in our absence the runtime takes kubelet's
-new numbers, writes the files that it makes of them, and then writes our old values over
-them. Afterwards the numbers are not the recorded ones, and our values do not follow
-from them.
+The runtime keeps the values that nriplugin sent. At a resize without nriplugin it
+writes the files that it makes of kubelet's new numbers, and then nriplugin's old values
+over them. Afterwards the container's numbers are not those of the record, and the
+values do not follow from the numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def numbers_of(given: Resources) -> str:
-    """Return the numbers that the conversion reads, for a record."""
+    """Return the numbers that the conversion reads, as text for a record."""
     numbers = (
         given.shares,
         given.quota_us,
@@ -36,15 +36,15 @@ def numbers_of(given: Resources) -> str:
 def changed_numbers(
     given: Resources, ours: Mapping[str, str], recorded: str
 ) -> Resources | None:
-    """Return the numbers that our values were not made of; None if all were.
+    """Return the numbers that nriplugin's values were not made of; None if all were.
 
-    A value counts as made of a number if any curve and any rounding makes it, so that
-    another configuration alone changes nothing.
+    A value counts as made of a number if it follows by any curve, rounded or not, so
+    that a change of the configuration alone makes no value stale.
 
     Args:
         given: the numbers that the runtime keeps for the container.
-        ours: the values of ours that the runtime keeps beside them.
-        recorded: the numbers that our values were made of; empty if not known.
+        ours: the values of nriplugin that the runtime keeps beside them.
+        recorded: the numbers that those values were made of; empty if not known.
     """
     if recorded and recorded == numbers_of(given):
         return None
@@ -65,7 +65,7 @@ def changed_numbers(
 
 
 def _is_made_of(given: Resources, file: str, value: str) -> bool:
-    """Whether a value follows from the numbers; true where there are none."""
+    """Return whether a value follows from the numbers; true if there are none."""
     bare = Resources(
         shares=given.shares,
         quota_us=given.quota_us,

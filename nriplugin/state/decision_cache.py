@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.convert import Resources
-from nriplugin.engine.cache_key import telling_keys
+from nriplugin.engine.cache_key import deciding_keys
 from nriplugin.kube.annotations import ours
 from nriplugin.kube.qos import qos_of_cgroup
 
@@ -54,7 +54,7 @@ class DecisionCache:
         """Start empty; with `numbers_only`, the pod is not part of a key."""
         self._decisions: dict[Any, CachedDecision] = {}
         self._numbers_only = numbers_only
-        self._labels, self._annotations = telling_keys(config)
+        self._labels, self._annotations = deciding_keys(config)
 
     def __len__(self) -> int:
         return len(self._decisions)

@@ -16,11 +16,11 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update, together
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.provenance import others_files
 from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.engine.stale import numbers_of
-from nriplugin.engine.updating import decide_update, together
 from nriplugin.errors import NRIPluginError
 from nriplugin.kube.managed import Managed
 from nriplugin.node.observe import memory_use
@@ -198,7 +198,7 @@ class Lifecycle:
 
     def check_protection(self, entry: ContainerEntry, decided: CachedDecision) -> None:
         """Have a warning logged if the container's protection has no effect."""
-        raised = decided.decision.settings.memory_qos.raise_ancestors
+        raised = decided.decision.settings.of(MemoryQoSSettings).raise_ancestors
         self.protection.add(entry, raised=raised)
 
     def start(self, container_id: str, cgroup: str = "") -> None:

@@ -9,7 +9,6 @@ or two sets of facts. The decision cache belongs to a plan and ends with it.
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.engine.model import NodeFacts
@@ -82,4 +81,4 @@ class CurrentPlan:
         with self._replacing:
             now = self.now
             curves = now.curves if curves is None else curves
-            self.now = Plan(now.config, replace(now.facts, **facts), curves)
+            self.now = Plan(now.config, now.facts._replace(**facts), curves)

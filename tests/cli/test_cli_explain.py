@@ -230,7 +230,7 @@ def test_the_node_can_be_described(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG)
     arguments = ("--oci-runtime", "crun", "--driver", "systemd", "--node-memory", "8Gi")
-    pod = POD.replace(", memory: 1Gi", "")
+    pod = POD.replace(", memory: 1Gi", "").replace("Name: runc", "Name: null")
     done = explain("--json", "--config", config, *arguments, "-", stdin=pod)
     [app] = json.loads(done.stdout)[0]["containers"]
     assert [one["file"] for one in app["writes"] if one["level"] == "container"] == [
@@ -249,6 +249,8 @@ def test_the_node_can_be_described(tmp_path: Path) -> None:
         ((), "kata", None, ["cpu.idle"]),
         (("--driver", "cgroupfs"), "", "cpu.idle", []),
         (("--oci-runtime", "runc"), "", "cpu.idle", []),
+        (("--oci-runtime", "crun"), "runc", "cpu.idle", []),  # the pod's own counts
+        (("--oci-runtime", "runc"), "kata", None, ["cpu.idle"]),
         (("--read-only",), "runc", "cpu.idle", []),
         (("--read-only",), "", "cpu.weight", []),
     ],

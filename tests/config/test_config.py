@@ -10,20 +10,16 @@ import msgspec
 import pytest
 
 from nriplugin.config import Config, parse_config, read_config
-from nriplugin.config.file import ConfigFile
+from nriplugin.config.file import file_type
 from nriplugin.convert import Curve
-from nriplugin.engine.settings import (
-    DEFAULT_CONFIG,
-    CPUBurstSettings,
-    CPUQoSSettings,
-    Equivalent,
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-    QoSLevel,
-    ResourcesSettings,
-    Send,
-    Settings,
-)
+from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
+from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings, Equivalent
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
+from nriplugin.engine.handlers.resources import ResourcesSettings, Send
+from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
+from nriplugin.engine.qos_level import QoSLevel
+from nriplugin.engine.settings import DEFAULT_CONFIG, Settings
 from nriplugin.errors import ConfigError
 from nriplugin.nri import FailurePolicy
 
@@ -72,7 +68,7 @@ def test_every_key() -> None:
     assert base.resources == ResourcesSettings(
         enabled=False, fail=True, fail_lost_update=True, send=Send.DIFFERENT
     )
-    assert base.memory_qos == MemoryQoSSettings(
+    assert base.of(MemoryQoSSettings) == MemoryQoSSettings(
         enabled=True,
         factor_ppm=800_000,
         protection=False,
@@ -81,14 +77,14 @@ def test_every_key() -> None:
         swap="0",
         oom_group=True,
     )
-    assert base.cpu_burst == CPUBurstSettings(enabled=True, percent=20)
-    assert base.cpu_qos == CPUQoSSettings(
+    assert base.of(CPUBurstSettings) == CPUBurstSettings(enabled=True, percent=20)
+    assert base.of(CPUQoSSettings) == CPUQoSSettings(
         enabled=True, level=QoSLevel.BE, equivalent=Equivalent.WEIGHT
     )
-    assert base.memory_qos_level == MemoryQoSLevelSettings(
+    assert base.of(MemoryQoSLevelSettings) == MemoryQoSLevelSettings(
         enabled=True, level=QoSLevel.LC, equivalent=False, factor_ppm=500_000
     )
-    assert base.unified_annotations.allowed == {"pids.max"}
+    assert base.of(UnifiedAnnotationsSettings).allowed == {"pids.max"}
     assert base.failing == {"resources"}
     assert (config.adopt.at_once, config.adopt.per_second) == (5, 1)
     assert config.repair.every_seconds == 5
@@ -179,9 +175,9 @@ def test_a_rules_burst_takes_the_place_of_the_files() -> None:
     config = parse_config(
         "cpuBurst: {microseconds: 5}\nrules: [{match: {}, cpuBurst: {percent: 7}}]", "x"
     )
-    assert config.engine.base.cpu_burst.microseconds == 5
+    assert config.engine.base.of(CPUBurstSettings).microseconds == 5
     [rule] = config.engine.rules
-    assert rule.settings.cpu_burst == CPUBurstSettings(percent=7)
+    assert rule.settings.of(CPUBurstSettings) == CPUBurstSettings(percent=7)
 
 
 def test_null_switches_off_what_the_file_switched_on() -> None:
@@ -191,10 +187,10 @@ def test_null_switches_off_what_the_file_switched_on() -> None:
         "rules: [{match: {}, memoryQoS: {throttlingFactor: null, swap: null}}]",
         "x",
     )
-    assert config.engine.base.memory_qos.swap == "max"
+    assert config.engine.base.of(MemoryQoSSettings).swap == "max"
     [rule] = config.engine.rules
-    assert rule.settings.memory_qos.factor_ppm is None
-    assert rule.settings.memory_qos.swap is None
+    assert rule.settings.of(MemoryQoSSettings).factor_ppm is None
+    assert rule.settings.of(MemoryQoSSettings).swap is None
 
 
 def test_origins_name_the_place() -> None:
@@ -217,7 +213,7 @@ def test_the_example_is_valid() -> None:
     config = read_config(str(example))
     assert len(config.engine.rules) >= 2
     text = example.read_text(encoding="utf-8")
-    for field in msgspec.structs.fields(ConfigFile):
+    for field in msgspec.structs.fields(file_type()):
         assert re.search(rf"^(# )?{field.encode_name}:", text, re.MULTILINE)
 
 
@@ -243,5 +239,5 @@ def test_an_update_that_would_be_lost_fails_unless_the_file_says_otherwise(
 def test_the_schema_is_that_of_the_code() -> None:
     """Whoever changes the one makes the other anew: see its own comment."""
     schema = json.loads((DEPLOY / "config.schema.json").read_text(encoding="utf-8"))
-    made = msgspec.json.schema(ConfigFile)
+    made = msgspec.json.schema(file_type())
     assert {key: schema[key] for key in made} == json.loads(json.dumps(made))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING
 
 from nriplugin.convert import Resources
+from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
+from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
+from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod
-from nriplugin.engine.settings import (
-    CPUBurstSettings,
-    CPUQoSSettings,
-    EngineConfig,
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-    Settings,
-    UnifiedAnnotationsSettings,
-)
+from nriplugin.engine.settings import EngineConfig, Settings
+
+if TYPE_CHECKING:
+    from nriplugin.engine.decision import Decision
+    from nriplugin.engine.handler import HandlerSettings
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -41,7 +42,7 @@ NODE = NodeFacts(
     oci_runtime="runc",
     writable=True,
 )
-LEVELS = replace(NODE, files=FILES | {"cpu.qos_level", "memory.qos_level"})
+LEVELS = NODE._replace(files=FILES | {"cpu.qos_level", "memory.qos_level"})
 
 POD = Pod(
     uid="7b0f",
@@ -60,19 +61,24 @@ APP = Container(name="app", id="c1", resources=TYPICAL)
 SUFFIX = ".cgroup2.nri.io"
 
 EVERYTHING_ON = Settings(
-    memory_qos=MemoryQoSSettings(enabled=True, swap="0", oom_group=True),
-    cpu_burst=CPUBurstSettings(enabled=True, percent=50),
-    cpu_qos=CPUQoSSettings(enabled=True),
-    memory_qos_level=MemoryQoSLevelSettings(enabled=True),
-    unified_annotations=UnifiedAnnotationsSettings(
+    MemoryQoSSettings(enabled=True, swap="0", oom_group=True),
+    CPUBurstSettings(enabled=True, percent=50),
+    CPUQoSSettings(enabled=True),
+    MemoryQoSLevelSettings(enabled=True),
+    UnifiedAnnotationsSettings(
         enabled=True, allowed=frozenset({"pids.max", "memory.high", "cpu.max"})
     ),
 )
 
 
-def config(**settings: Any) -> EngineConfig:
+def config(*settings: HandlerSettings) -> EngineConfig:
     """Return a configuration with these settings of handlers."""
-    return EngineConfig(base=Settings(**settings))
+    return EngineConfig(base=Settings(*settings))
+
+
+def refusals(decision: Decision) -> Counter[tuple[str, str]]:
+    """Return how many refusals a decision has by handler and reason."""
+    return Counter((one.handler, one.reason.value) for one in decision.refused)
 
 
 def annotated(**annotations: str) -> Pod:

@@ -7,20 +7,16 @@ from hypothesis import strategies as st
 
 from nriplugin.convert import UNLIMITED, Curve, Resources
 from nriplugin.engine.allowed_files import ALLOWABLE
+from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
+from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings, Equivalent
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
+from nriplugin.engine.handlers.resources import ResourcesSettings
+from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
 from nriplugin.engine.model import Container, NodeFacts, Pod
+from nriplugin.engine.qos_level import QoSLevel
 from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
-from nriplugin.engine.settings import (
-    CPUBurstSettings,
-    CPUQoSSettings,
-    EngineConfig,
-    Equivalent,
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-    QoSLevel,
-    ResourcesSettings,
-    Settings,
-    UnifiedAnnotationsSettings,
-)
+from nriplugin.engine.settings import EngineConfig, Settings
 
 KEYS = [
     "cpu-burst",
@@ -120,8 +116,8 @@ mostly = st.sampled_from([True, True, False])
 never = st.just(False)
 chosen = st.builds(
     Settings,
-    resources=st.builds(ResourcesSettings, enabled=mostly, fail=never),
-    memory_qos=st.builds(
+    st.builds(ResourcesSettings, enabled=mostly, fail=never),
+    st.builds(
         MemoryQoSSettings,
         enabled=mostly,
         fail=never,
@@ -132,27 +128,27 @@ chosen = st.builds(
         swap=st.sampled_from([None, "0", "max"]),
         oom_group=st.none() | switches,
     ),
-    cpu_burst=st.builds(
+    st.builds(
         CPUBurstSettings,
         enabled=mostly,
         fail=never,
         percent=st.none() | st.integers(1, 100),
     ),
-    cpu_qos=st.builds(
+    st.builds(
         CPUQoSSettings,
         enabled=mostly,
         fail=never,
         level=levels,
         equivalent=st.sampled_from(Equivalent),
     ),
-    memory_qos_level=st.builds(
+    st.builds(
         MemoryQoSLevelSettings,
         enabled=mostly,
         fail=never,
         level=levels,
         equivalent=switches,
     ),
-    unified_annotations=st.builds(
+    st.builds(
         UnifiedAnnotationsSettings,
         enabled=mostly,
         fail=never,
@@ -221,8 +217,8 @@ memory_configs = st.builds(
     EngineConfig,
     base=st.builds(
         Settings,
-        resources=st.builds(ResourcesSettings, enabled=mostly, fail=never),
-        memory_qos=st.builds(
+        st.builds(ResourcesSettings, enabled=mostly, fail=never),
+        st.builds(
             MemoryQoSSettings,
             enabled=mostly,
             fail=never,
@@ -231,13 +227,13 @@ memory_configs = st.builds(
             guaranteed_ppm=st.sampled_from([1, 900_000, 1_000_000]),
             raise_ancestors=switches,
         ),
-        memory_qos_level=st.builds(
+        st.builds(
             MemoryQoSLevelSettings,
             enabled=mostly,
             fail=never,
             level=levels,
         ),
-        unified_annotations=st.builds(
+        st.builds(
             UnifiedAnnotationsSettings,
             enabled=mostly,
             fail=never,

@@ -97,7 +97,7 @@ def test_only_what_may_be_ours_is_not_certain() -> None:
     assert found.curve is Curve.QUADRATIC
     assert not found.certain
     assert found.evidence.startswith("2 of 2 containers of this node")
-    assert found.evidence.endswith("weight 100, which may be ours")
+    assert found.evidence.endswith("weight 100, which nriplugin may have written")
 
 
 def test_what_is_known_not_to_be_ours_outweighs_doubt() -> None:

@@ -13,10 +13,9 @@ from nriplugin.api import nri_pb2 as nri
 from nriplugin.convert import Resources, convert
 from nriplugin.convert.conversion import EXPLICIT_RULE
 from nriplugin.convert.readers import core_from_nri, from_cri, from_nri, from_oci
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.model import CORE_FILES, Container, Pod
 from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig
-from nriplugin.engine.updating import decide_update
 
 if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision

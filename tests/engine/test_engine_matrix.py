@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,18 +19,15 @@ from engine.cases import (
 )
 
 from nriplugin.convert import Resources
-from nriplugin.engine.deciding import decide
-from nriplugin.engine.settings import (
-    DEFAULT_CONFIG,
-    HANDLERS,
-    CPUBurstSettings,
-    CPUQoSSettings,
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-    QoSLevel,
-    UnifiedAnnotationsSettings,
-)
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.decide import decide, decide_update
+from nriplugin.engine.handlers import table
+from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
+from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
+from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
+from nriplugin.engine.qos_level import QoSLevel
+from nriplugin.engine.settings import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision
@@ -80,20 +76,16 @@ IDLE_AFTER = "cpuQoS, idle by the executor"
 
 CONFIGS = {
     "resources": config(),
-    "cpuBurst": config(cpu_burst=CPUBurstSettings(enabled=True, percent=50)),
+    "cpuBurst": config(CPUBurstSettings(enabled=True, percent=50)),
     "memoryQoS": config(
-        memory_qos=MemoryQoSSettings(
+        MemoryQoSSettings(
             enabled=True, factor_ppm=500_000, raise_ancestors=True, swap="0"
         )
     ),
-    "cpuQoS": config(cpu_qos=CPUQoSSettings(enabled=True, level=QoSLevel.BE)),
-    "memoryQoSLevel": config(
-        memory_qos_level=MemoryQoSLevelSettings(enabled=True, level=QoSLevel.BE)
-    ),
+    "cpuQoS": config(CPUQoSSettings(enabled=True, level=QoSLevel.BE)),
+    "memoryQoSLevel": config(MemoryQoSLevelSettings(enabled=True, level=QoSLevel.BE)),
     "unifiedAnnotations": config(
-        unified_annotations=UnifiedAnnotationsSettings(
-            enabled=True, allowed=frozenset({"pids.max"})
-        )
+        UnifiedAnnotationsSettings(enabled=True, allowed=frozenset({"pids.max"}))
     ),
 }
 
@@ -169,8 +161,8 @@ def facts_of(
     runtime: tuple[str, str], oci: str | None, driver: str, **more: object
 ) -> NodeFacts:
     name, version = runtime
-    facts = replace(NODE, runtime=name, runtime_version=version, files=FILES)
-    return replace(facts, oci_runtime=oci, driver=driver, **more)  # type: ignore[arg-type] # by name
+    facts = NODE._replace(runtime=name, runtime_version=version, files=FILES)
+    return facts._replace(oci_runtime=oci, driver=driver, **more)  # type: ignore[arg-type] # by name
 
 
 def row_of(decision: Decision) -> Row:
@@ -284,4 +276,4 @@ def converted() -> dict[str, str]:
 def test_the_matrix_has_every_handler() -> None:
     """A new one is not forgotten here."""
     active = {name for chosen in CONFIGS.values() for name in chosen.base.active}
-    assert set(CONFIGS) == active == set(HANDLERS)
+    assert set(CONFIGS) == active == {one.name for one in table.HANDLERS}

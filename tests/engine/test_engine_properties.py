@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.cases import NODE
+from engine.cases import NODE, refusals
 from engine.strategies import LEVEL_FILES, configs, containers, nodes, pods, resources
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nriplugin.convert.validate import check, quota_in
 from nriplugin.engine.allowed_files import ALLOWABLE, check_raw
-from nriplugin.engine.context import UNSET
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import HandlerFailed, Level, Reason, When
+from nriplugin.engine.explicit import UNSET
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
 from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig
-from nriplugin.engine.updating import decide_update
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +68,7 @@ def assert_sound(
     for refusal in decision.refused:
         assert refusal.reason is not Reason.ERROR, refusal.text
         assert len(refusal.text) < 1000
-    assert sum(decision.refusals().values()) == len(decision.refused)
+    assert sum(refusals(decision).values()) == len(decision.refused)
 
 
 def assert_in_order(writes: list[Write]) -> None:

@@ -18,15 +18,12 @@ from engine.strategies import (
 from hypothesis import assume, given, settings
 
 from nriplugin.convert import Resources
-from nriplugin.engine.context import UNSET
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import HandlerFailed, Level
-from nriplugin.engine.settings import (
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-    UnifiedAnnotationsSettings,
-)
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.explicit import UNSET
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
+from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -130,12 +127,12 @@ def test_no_updated_container_has_more_protected_than_it_may_use(
 
 
 QOS_AND_LEVEL = config(
-    memory_qos=MemoryQoSSettings(enabled=True, raise_ancestors=True),
-    memory_qos_level=MemoryQoSLevelSettings(enabled=True),
+    MemoryQoSSettings(enabled=True, raise_ancestors=True),
+    MemoryQoSLevelSettings(enabled=True),
 )
 RAW = config(
-    memory_qos=MemoryQoSSettings(enabled=True),
-    unified_annotations=UnifiedAnnotationsSettings(
+    MemoryQoSSettings(enabled=True),
+    UnifiedAnnotationsSettings(
         enabled=True, allowed=frozenset({"memory.high", "memory.low"})
     ),
 )

@@ -8,7 +8,7 @@ import pytest
 from engine.cases import APP, NODE, POD
 
 from nriplugin.config import parse_config
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.rules import compile_patterns
 
 if TYPE_CHECKING:

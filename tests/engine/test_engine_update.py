@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,24 +18,20 @@ from engine.cases import (
 )
 
 from nriplugin.convert import UNLIMITED, Resources
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import Decision, HandlerFailed, Level, When
+from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
+from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
+from nriplugin.engine.handlers.resources import ResourcesSettings
+from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
-from nriplugin.engine.settings import (
-    DEFAULT_CONFIG,
-    CPUBurstSettings,
-    CPUQoSSettings,
-    EngineConfig,
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-    QoSLevel,
-    ResourcesSettings,
-    UnifiedAnnotationsSettings,
-)
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.qos_level import QoSLevel
+from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig
 
 BURST = "cpu.max.burst"
-CRIO = replace(NODE, runtime="cri-o", runtime_version="1.35.2")
+CRIO = NODE._replace(runtime="cri-o", runtime_version="1.35.2")
 
 
 def updated(
@@ -152,8 +147,8 @@ def test_swap_is_kept_whoever_answers(answer: str) -> None:
     burst = CPUBurstSettings(enabled=True, percent=50)
     idle = CPUQoSSettings(enabled=True, level=QoSLevel.BE)
     chosen = config(
-        resources=ResourcesSettings(enabled=False),
-        **({"cpu_burst": burst} if answer == "files" else {"cpu_qos": idle}),
+        ResourcesSettings(enabled=False),
+        burst if answer == "files" else idle,
     )
     old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
     asked = Resources(shares=5, quota_us=50_000, memory_limit_bytes=MIB)
@@ -189,10 +184,8 @@ def test_a_limit_below_use_is_said() -> None:
 
 
 THROTTLING = {
-    "memoryQoS": config(memory_qos=MemoryQoSSettings(enabled=True)),
-    "memoryQoSLevel": config(
-        memory_qos_level=MemoryQoSLevelSettings(enabled=True, level=QoSLevel.BE)
-    ),
+    "memoryQoS": config(MemoryQoSSettings(enabled=True)),
+    "memoryQoSLevel": config(MemoryQoSLevelSettings(enabled=True, level=QoSLevel.BE)),
 }
 
 
@@ -212,9 +205,7 @@ def test_throttling_below_use_by_annotation_is_said() -> None:
     """Of a container that exists; max is below nothing."""
     for value, count in (("4096", 1), ("8192", 0), ("max", 0)):
         pod = POD._replace(annotations={f"memory.high{SUFFIX}": value})
-        chosen = EngineConfig(
-            base=replace(EVERYTHING_ON, memory_qos=MemoryQoSSettings())
-        )
+        chosen = EngineConfig(base=EVERYTHING_ON.replace(MemoryQoSSettings()))
         decision = decide(pod, APP, NODE, chosen, Use(memory_bytes=8192))
         assert decision.files["memory.high"] == value
         assert len(decision.warnings) == count
@@ -227,7 +218,7 @@ def bursting(
     stored: dict[str, str] | None = None,
 ) -> Decision:
     old = TYPICAL._replace(quota_us=old_quota, unified=stored or {})
-    chosen = config(cpu_burst=CPUBurstSettings(enabled=True, percent=80))
+    chosen = config(CPUBurstSettings(enabled=True, percent=80))
     asked = Resources(quota_us=new_quota, period_us=100_000)
     return updated(asked, APP._replace(resources=old), facts, chosen)
 
@@ -264,7 +255,7 @@ def test_raising_above_the_old_quota_raises_the_burst_last() -> None:
 
 def test_without_an_executor_the_danger_is_said() -> None:
     """The update may fail, and only kubelet's own numbers are to blame."""
-    facts = replace(NODE, writable=False)
+    facts = NODE._replace(writable=False)
     decision = bursting(100_000, 50_000, facts)
     assert decision.writes == []
     [warning] = decision.warnings
@@ -284,12 +275,12 @@ def test_the_pods_burst_follows() -> None:
 
 
 IDLE = config(
-    cpu_qos=CPUQoSSettings(enabled=True, level=QoSLevel.BE),
-    unified_annotations=UnifiedAnnotationsSettings(
+    CPUQoSSettings(enabled=True, level=QoSLevel.BE),
+    UnifiedAnnotationsSettings(
         enabled=True, allowed=frozenset({"cpu.idle", "cpu.weight"})
     ),
 )
-AWAKE = replace(IDLE, base=replace(IDLE.base, cpu_qos=CPUQoSSettings()))
+AWAKE = IDLE._replace(base=IDLE.base.replace(CPUQoSSettings()))
 CLEARED = APP._replace(resources=TYPICAL._replace(shares=None))
 BY_ANNOTATION = POD._replace(annotations={f"cpu.idle{SUFFIX}": "1"})
 WHO = {"level": (POD, IDLE), "annotation": (BY_ANNOTATION, AWAKE)}
@@ -323,7 +314,7 @@ def test_an_update_without_shares_leaves_an_idle_container_alone(
     ("container", "facts"),
     [
         (APP, NODE),  # made without us: the runtime still has its shares
-        (APP, replace(NODE, oci_runtime="crun", driver="systemd")),
+        (APP, NODE._replace(oci_runtime="crun", driver="systemd")),
     ],
 )
 def test_shares_that_the_runtime_kept(
@@ -340,7 +331,7 @@ def test_shares_that_the_runtime_kept(
 
 def test_two_who_want_the_same_container_idle_do_it_once() -> None:
     """Written twice, it would be awake for a moment for nothing."""
-    for facts, count in ((NODE, 0), (replace(NODE, oci_runtime="kata"), 2)):
+    for facts, count in ((NODE, 0), (NODE._replace(oci_runtime="kata"), 2)):
         app = CLEARED if count == 0 else APP
         decision = updated(Resources(shares=5), app, facts, IDLE, BY_ANNOTATION)
         assert len(own_writes(decision)) == count
@@ -349,7 +340,7 @@ def test_two_who_want_the_same_container_idle_do_it_once() -> None:
 
 def test_a_node_without_idle_gives_the_weight_of_the_shares() -> None:
     """Nothing was made idle there, whatever an annotation says."""
-    facts = replace(NODE, files=NODE.files - {"cpu.idle"})
+    facts = NODE._replace(files=NODE.files - {"cpu.idle"})
     decision = updated(Resources(shares=1024), APP, facts, AWAKE, BY_ANNOTATION)
     assert decision.files == {"cpu.weight": "100"}
     assert decision.writes == []
@@ -380,7 +371,7 @@ def test_runtimes_by_name_and_version(
     runtime: str, version: str, dropped: bool
 ) -> None:
     """Only CRI-O up to 1.35 loses what an answer to an update says."""
-    facts = replace(NODE, runtime=runtime, runtime_version=version)
+    facts = NODE._replace(runtime=runtime, runtime_version=version)
     decision = updated(Resources(shares=1024), facts=facts)
     assert (decision.files == {}) is dropped
     created = decide(POD, APP, facts, DEFAULT_CONFIG)
@@ -389,7 +380,7 @@ def test_runtimes_by_name_and_version(
 
 def test_what_is_dropped_without_an_executor_is_said() -> None:
     """Better than believing it was done; what we never sent is in nobody's way."""
-    read_only = replace(CRIO, writable=False)
+    read_only = CRIO._replace(writable=False)
     decision = updated(Resources(shares=1024), facts=read_only)
     assert (decision.files, decision.writes) == ({}, [])
     assert "no update could change it" in dict(decision.left)["cpu.weight"]
@@ -407,7 +398,7 @@ def test_dropped_files_are_written_once() -> None:
 
 def test_switched_off_it_answers_nothing() -> None:
     """Not even swap."""
-    off = config(resources=ResourcesSettings(enabled=False))
+    off = config(ResourcesSettings(enabled=False))
     old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
     asked = Resources(shares=5, memory_limit_bytes=MIB)
     assert updated(asked, APP._replace(resources=old), chosen=off).files == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.strategies import (
@@ -20,9 +19,8 @@ from support.trees import CONTAINER, POD, QOS
 
 from nriplugin.cgroup.writing.updates import Status
 from nriplugin.engine.allowed_files import ALLOWABLE
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import HandlerFailed, When
-from nriplugin.engine.updating import decide_update
 
 if TYPE_CHECKING:
     from cgroup.kernels import Kernel
@@ -74,7 +72,7 @@ def test_whatever_is_decided_can_be_carried_out(
     quota: int | str,
 ) -> None:
     """Writes and files, in the container's own branch and nowhere else."""
-    facts = replace(facts, writable=True)
+    facts = facts._replace(writable=True)
     decision = decide(pod, container, facts, config)
     kernel = big_kernel(quota)
     for when in When:
@@ -94,7 +92,7 @@ def test_whatever_an_update_needs_can_be_carried_out(
     quota: int | str,
 ) -> None:
     """Also where the executor writes what a runtime drops."""
-    facts = replace(facts, writable=True, runtime="cri-o", runtime_version="1.35.2")
+    facts = facts._replace(writable=True, runtime="cri-o", runtime_version="1.35.2")
     try:
         decision = decide_update(pod, container, asked, facts, config)
     except HandlerFailed:  # nothing changes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -320,7 +319,7 @@ TELLING: dict[str, tuple[str, Fields]] = {
 def plan_of(config: str) -> Plan:
     """Return a plan for a node whose own runtime is not known to be runc."""
     engine = parse_config(config, "test").engine
-    facts = replace(NODE, oci_runtime=None)
+    facts = NODE._replace(oci_runtime=None)
     return Plan(config=engine, facts=facts, curves={"u1": Curve.KEP})
 
 

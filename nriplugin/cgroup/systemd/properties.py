@@ -1,12 +1,11 @@
 """Which properties of a systemd unit stand for the content of a cgroup v2 file.
 
-Pure: a file's name and text in, D-Bus properties out. A file without a property (such
-as `cpu.max.burst`, `hugetlb.*`, and `memory.oom.group` of an existing unit), or a text
-that its property cannot express, gives None: it is then written to the file directly.
+Pure: a file's name and text in, D-Bus properties out. What has no property (such as
+`cpu.max.burst`, `hugetlb.*`, `memory.oom.group` of a unit that exists already), or a
+text that its property cannot express, gives None and is written to the file directly.
 
-systemd keeps a quota as microseconds per second and stores it in steps of 1 %: a quota
-of 12345 per 100000 becomes 13000 at the next `daemon-reload`. `settled` rounds before,
-upwards as runc does, so that the file holds the same value before and after it.
+How systemd rounds a quota is in `nriplugin/systemd_quota.py`, where the engine may look
+as well.
 """
 
 from __future__ import annotations
@@ -15,6 +14,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.convert.cpu_list import parse_cpus
+from nriplugin.systemd_quota import (
+    DEFAULT_PERIOD,
+    quota_per_second,
+    rounded_cpu_max,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +27,6 @@ if TYPE_CHECKING:
 Property = tuple[str, tuple[str, Any]]
 
 INFINITY = (1 << 64) - 1
-_US_PER_S = 1_000_000
-_QUOTA_STEP_US = _US_PER_S // 100
-_DEFAULT_PERIOD = "100000"
 
 _AMOUNTS = {
     "memory.min": "MemoryMin",
@@ -36,7 +37,7 @@ _AMOUNTS = {
     "memory.zswap.max": "MemoryZSwapMax",
     "pids.max": "TasksMax",
 }
-# systemd refuses 0 for the properties of these files.
+# systemd takes no 0 for these.
 _ABOVE_ZERO = ("memory.high", "memory.max", "pids.max")
 _SETS = {"cpuset.cpus": "AllowedCPUs", "cpuset.mems": "AllowedMemoryNodes"}
 _RATES = {
@@ -53,10 +54,10 @@ _DEVICE = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
 def unit_properties(
     file: str, content: str, held: Callable[[], str]
 ) -> list[Property] | None:
-    """Return the properties for a file's text, or None if there are none.
+    """Return what to tell systemd, or None if it cannot be told.
 
-    `held` reads what the file holds now. It is called for a text that keeps a part of
-    the file: a quota without a period, or a line of io.max without all four rates.
+    `held` reads what the file holds now; it is asked where a text leaves the rest as
+    it is.
     """
     content = content.strip()
     if file in _AMOUNTS:
@@ -77,15 +78,8 @@ def unit_properties(
 
 
 def settled(file: str, content: str) -> str:
-    """Return what a file holds after systemd has written it: quotas are rounded up."""
-    words = content.split()
-    if file != "cpu.max" or not words or not _is_number(words[0]):
-        return content
-    period = words[1] if len(words) > 1 else _DEFAULT_PERIOD
-    if not _is_number(period) or int(period) == 0:
-        return content
-    words[0] = str(_per_second(int(words[0]), int(period)) * int(period) // _US_PER_S)
-    return " ".join(words)
+    """Return what the file holds once systemd has written it: a quota is rounded."""
+    return rounded_cpu_max(content) if file == "cpu.max" else content
 
 
 def _is_number(text: str) -> bool:
@@ -106,7 +100,7 @@ def _amount(file: str, content: str) -> list[Property] | None:
 
 
 def _members(name: str, content: str) -> list[Property] | None:
-    """Return a set of CPUs or memory nodes as a bit mask, the lowest byte first."""
+    """Return a bit mask, the lowest byte first."""
     try:
         members = parse_cpus(content)
     except ValueError:
@@ -116,10 +110,10 @@ def _members(name: str, content: str) -> list[Property] | None:
 
 
 def _idle(content: str, held: Callable[[], str]) -> list[Property] | None:
-    """Return a weight: for systemd, a weight of 0 is idle (since version 252).
+    """Return a weight: systemd calls idle a weight of 0 (since version 252).
 
-    A cgroup that leaves idle gets the default weight, as the kernel gives it, too. A
-    cgroup that is not idle must not lose its weight, so 0 is then not for systemd.
+    Out of idle there is only the default weight, which is what the kernel goes back to
+    as well; a cgroup that is not idle must not lose the weight that it has.
     """
     if content == "1":
         return [("CPUWeight", ("t", 0))]
@@ -130,23 +124,18 @@ def _idle(content: str, held: Callable[[], str]) -> list[Property] | None:
 
 def _quota(content: str, held: Callable[[], str]) -> list[Property] | None:
     quota, _, period = content.partition(" ")
-    period = period or held().strip().partition(" ")[2] or _DEFAULT_PERIOD
+    period = period or held().strip().partition(" ")[2] or DEFAULT_PERIOD
     if not _is_number(period) or int(period) == 0:
         return None
     value = _value(quota)
     if value is None:
         return None
     if value != INFINITY:
-        value = _per_second(value, int(period))
+        value = quota_per_second(value, int(period))
     return [
         ("CPUQuotaPerSecUSec", ("t", value)),
         ("CPUQuotaPeriodUSec", ("t", int(period))),
     ]
-
-
-def _per_second(quota_us: int, period_us: int) -> int:
-    """Return microseconds per second, rounded up to the next step."""
-    return -(-quota_us * _US_PER_S // (period_us * _QUOTA_STEP_US)) * _QUOTA_STEP_US
 
 
 def _io_weight(content: str) -> list[Property] | None:
@@ -155,7 +144,7 @@ def _io_weight(content: str) -> list[Property] | None:
     for line in content.splitlines():
         device, _, weight = line.rpartition(" ")
         if not _is_number(weight):
-            return None  # `default`, which no property can express, or an invalid text
+            return None  # a device goes back to the default, or nonsense
         if device in ("", "default"):
             properties.append(("IOWeight", ("t", int(weight))))
         elif _DEVICE.fullmatch(device):
@@ -170,8 +159,8 @@ def _io_weight(content: str) -> list[Property] | None:
 def _io_max(content: str, held: Callable[[], str]) -> list[Property] | None:
     """Return all four rates of every device named.
 
-    The kernel keeps the rates that a line does not name, but systemd sets them to no
-    limit. So they are taken from what the file holds.
+    systemd sets those of a device that it is not told to no limit, while the kernel
+    leaves those that a line does not name.
     """
     wanted, present = _rates(content), _rates(held())
     if not wanted or present is None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nriplugin.engine.decide import decide_update
 from nriplugin.engine.decision import When
-from nriplugin.engine.updating import decide_update
 from nriplugin.errors import NRIPluginError, RequestFails
 
 if TYPE_CHECKING:

@@ -24,8 +24,9 @@ from nriplugin.doors.hook.bundle import (
 from nriplugin.doors.hook.host import facts_for
 from nriplugin.doors.hook.identity import identify_container, pod_labels
 from nriplugin.doors.hook.own_cgroup import own_cgroup
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import RESOURCES, HandlerFailed, Reason
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.model import Container, Pod
 from nriplugin.errors import NRIPluginError
 from nriplugin.node.observe import files_not_holding
@@ -226,6 +227,6 @@ def _protection_gaps(decision: Decision, tree: Tree, cgroup: str) -> list[str]:
     from nriplugin.node.protection import without_effect
 
     pod = cgroup.rpartition("/")[0]
-    raised = decision.settings.memory_qos.raise_ancestors
+    raised = decision.settings.of(MemoryQoSSettings).raise_ancestors
     gaps = without_effect(tree, pod, cgroup, decision.files, raised=raised)
     return [gap.text for gap in gaps]

@@ -8,7 +8,6 @@ that would take longer than everything else in the hook.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, DetectedNode
@@ -102,4 +101,4 @@ def facts_for(node: DetectedNode, tree: Tree, cgroup: str) -> NodeFacts:
     """
     files = frozenset(f for f in OWNABLE if tree.files.exists(f"{cgroup}/{f}"))
     facts = node_facts(node, tree)
-    return replace(facts, files=files, oci_runtime=None, writable=True)
+    return facts._replace(files=files, oci_runtime=None, writable=True)

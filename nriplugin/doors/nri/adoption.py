@@ -29,12 +29,11 @@ from nriplugin.doors.nri.messages import (
     read_pod,
 )
 from nriplugin.doors.nri.responses import files_update
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import HandlerFailed, When
 from nriplugin.engine.model import Pod
 from nriplugin.engine.provenance import UNKNOWN
 from nriplugin.engine.stale import changed_numbers, numbers_of
-from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError
 from nriplugin.node.observe import held, memory_use
 from nriplugin.node.outcomes import log_failures

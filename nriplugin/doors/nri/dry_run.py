@@ -13,7 +13,7 @@ from nriplugin.convert.readers import core_from_nri
 from nriplugin.doors.nri.messages import read_container, read_pod
 from nriplugin.doors.nri.plugin import NodePlugin, existing
 from nriplugin.doors.nri.responses import adjustment, update_response
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.decide import decide_update
 from nriplugin.nri import Plugin
 from nriplugin.state.lifecycle import decide_creation
 

@@ -13,7 +13,6 @@ container of a known pod where only the container's numbers count.
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -31,8 +30,8 @@ from nriplugin.doors.nri.messages import (
     read_pod,
 )
 from nriplugin.doors.nri.responses import update_response
+from nriplugin.engine.decide import decide_update
 from nriplugin.engine.model import Pod
-from nriplugin.engine.updating import decide_update
 from nriplugin.errors import ConversionError, RequestFails
 from nriplugin.kube.annotations import SUFFIX
 from nriplugin.nri import Plugin
@@ -308,7 +307,7 @@ def fallback_decision(
     plan: Plan, pod: Pod, container: Container, asked: Resources
 ) -> Decision:
     """Decide about an update by the conversion alone, without direct writes."""
-    facts, config = replace(plan.facts, writable=False), plan.config.without_handlers()
+    facts, config = plan.facts._replace(writable=False), plan.config.without_handlers()
     return decide_update(pod, container, asked, facts, config)
 
 

@@ -1,8 +1,9 @@
 """The handler `cpuBurst`: unused quota is saved, to be spent above the quota later.
 
-The kernel takes no burst above the quota, and checks that at every write of either
-file. runc writes `unified` in random order, so the two never go together unless both
-orders are valid.
+The kernel refuses a burst above the quota, and checks that at every write of either
+file. runc writes `unified` in random order, so a burst and a quota leave together only
+if the kernel accepts them in both orders. At an update the old values count as well: a
+higher quota is written before a higher burst, and a lower burst before a lower quota.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.result import Rule
 from nriplugin.convert.validate import MAX_QUOTA_US
-from nriplugin.engine.context import quota_of
 from nriplugin.engine.decision import Level, When, Why
+from nriplugin.engine.explicit import quota_of
+from nriplugin.engine.handler import Handler, Option
 
 if TYPE_CHECKING:
     from nriplugin.convert import Resources
-    from nriplugin.engine.context import Case
+    from nriplugin.engine.context import HandlerContext
 
-HANDLER = "cpuBurst"
+NAME = "cpuBurst"
 FILE = "cpu.max.burst"
 KEY = "cpu-burst"
 VOLCANO_SWITCH = "volcano.sh/enable-quota-burst"
@@ -30,19 +32,28 @@ ABSOLUTE_RULE = Rule(("cpu.quota",), "microseconds, at most the quota")
 POD_RULE = Rule(("cpu.quota",), "the sum over the pod's containers, at most its quota")
 KEEP_RULE = Rule(("cpu.quota",), "the old burst until the new quota holds")
 
-_WISH = re.compile(r"([0-9]{1,15})(%?)")
+_ANNOTATION = re.compile(r"([0-9]{1,15})(%?)")
 _MICROSECONDS = re.compile(r"[0-9]{1,15}")
 
 
-class Wish(NamedTuple):
-    """A burst that somebody wants: of the quota, or in microseconds."""
+class CPUBurstSettings(NamedTuple):
+    """Unused CPU quota, to be spent above the quota later."""
+
+    enabled: bool = False
+    fail: bool = False
+    percent: int | None = None  # of the quota
+    microseconds: int | None = None
+
+
+class WantedBurst(NamedTuple):
+    """The burst that an annotation or a setting asks for, in one of two units."""
 
     percent: int | None
     microseconds: int | None
     source: str
 
     def of(self, quota_us: int) -> int:
-        """Return the burst for a quota, which the kernel will take."""
+        """Return the burst beside a quota, limited to what the kernel accepts."""
         if self.percent is not None:
             burst = quota_us * self.percent // 100
         else:
@@ -50,112 +61,115 @@ class Wish(NamedTuple):
         return min(burst, quota_us, MAX_QUOTA_US - quota_us)
 
 
-def decide_cpu_burst(case: Case) -> None:
+def decide_cpu_burst(context: HandlerContext, settings: CPUBurstSettings) -> None:
     """Send cpu.max.burst, and have the pod's written before."""
-    wish = _wish(case)
-    if wish is None:
+    wanted = _wanted(context, settings)
+    if wanted is None:
         return
-    quota = _quota(case)
+    quota = _quota(context)
     if quota is None:
-        case.out.leave(FILE, f"{HANDLER}: no quota to burst above")
+        context.decision.leave(FILE, f"{NAME}: no quota to burst above")
         return
-    burst = wish.of(quota)
-    rule = ABSOLUTE_RULE if wish.percent is None else PERCENT_RULE
-    why = Why(HANDLER, rule, wish.source)
-    taken = FILE in case.explicit or FILE in case.out.files
-    if taken or FILE not in case.facts.files:
-        case.send(FILE, str(burst), why)  # which says why not
+    burst = wanted.of(quota)
+    rule = ABSOLUTE_RULE if wanted.percent is None else PERCENT_RULE
+    why = Why(NAME, rule, wanted.source)
+    taken = FILE in context.explicit or FILE in context.decision.files
+    if taken or FILE not in context.facts.files:
+        context.send(FILE, burst, why)  # notes why it is not sent
         return
-    if not _quota_comes(case):
-        # Runtimes keep what they were sent, and write it again at every update: it may
-        # be a burst that was only for a while (see KEEP_RULE).
-        if case.container.resources.unified.get(FILE) != str(burst):
-            case.send(FILE, str(burst), why)
+    if not context.quota_requested:
+        # The runtime keeps the burst that it was sent last and writes it again at every
+        # update. That may be one that was only to last for one update: see KEEP_RULE.
+        if context.container.resources.unified.get(FILE) != str(burst):
+            context.send(FILE, burst, why)
         return
-    _write_pod(case, burst, why)
-    if case.asked is None:
-        case.send(FILE, str(burst), why)
+    _write_pod(context, burst, why)
+    if not context.updating:
+        context.send(FILE, burst, why)
     else:
-        _update(case, wish, quota, burst, why)
+        _update(context, wanted, quota, burst, why)
 
 
-def _update(case: Case, wish: Wish, quota: int, burst: int, why: Why) -> None:
+def _update(
+    context: HandlerContext, wanted: WantedBurst, quota: int, burst: int, why: Why
+) -> None:
     """Raise the quota before the burst, lower the burst before the quota."""
-    old_quota = _old_quota(case.container.resources)
-    old_burst = _old_burst(case)
+    old_quota = _old_quota(context.container.resources)
+    old_burst = _old_burst(context)
     if old_burst is None:
-        # Not every runtime shows `unified`; then it is what we would have sent.
-        old_burst = 0 if old_quota is None else wish.of(old_quota)
+        # Not every runtime shows `unified`. Then the old burst is taken to be the one
+        # that this handler makes of the old quota.
+        old_burst = 0 if old_quota is None else wanted.of(old_quota)
     if old_burst > quota:
-        _lower_first(case, burst, why, (old_burst, quota))
-    elif old_quota is not None and burst > old_quota and case.facts.writable:
-        case.write(FILE, str(burst), why)
-        case.send(FILE, str(old_burst), why._replace(rule=KEEP_RULE))
+        _lower_first(context, burst, why, (old_burst, quota))
+    elif old_quota is not None and burst > old_quota and context.facts.writable:
+        context.write(FILE, burst, why)
+        context.send(FILE, old_burst, why._replace(rule=KEEP_RULE))
         return
     # The runtime writes the quota of kubelet's request before anything in `unified`.
-    case.send(FILE, str(burst), why)
+    context.send(FILE, burst, why)
 
 
-def end_burst(case: Case, why: Why) -> None:
-    """Take back a burst that nobody wants any more, before it is in a quota's way."""
-    if not _quota_comes(case) or not case.left_over(FILE, "0"):
+def end_burst(context: HandlerContext, why: Why) -> None:
+    """End a burst that no handler asks for now, before the kernel compares it.
+
+    The kernel refuses a new quota that is below the old burst.
+    """
+    if not context.quota_requested or not context.holds_old_value(FILE, "0"):
         return
-    _write_pod(case, 0, why)
-    quota, old_burst = _quota(case), _old_burst(case) or 0
+    _write_pod(context, 0, why)
+    quota, old_burst = _quota(context), _old_burst(context) or 0
     if quota is not None and old_burst > quota:
-        _lower_first(case, 0, why, (old_burst, quota))
-    case.send(FILE, "0", why)
+        _lower_first(context, 0, why, (old_burst, quota))
+    context.send(FILE, "0", why)
 
 
-def _write_pod(case: Case, burst: int, why: Why) -> None:
-    if case.facts.writable:
+def _write_pod(context: HandlerContext, burst: int, why: Why) -> None:
+    if context.facts.writable:
         why = why._replace(rule=POD_RULE)
         pod, before = Level.POD, When.BEFORE
-        case.write(FILE, str(burst), why, level=pod, when=before, part=True)
+        context.write(FILE, burst, why, level=pod, when=before, part=True)
 
 
-def _lower_first(case: Case, burst: int, why: Why, danger: tuple[int, int]) -> None:
-    """Have a burst lowered that is in the way of the new quota."""
-    if not case.write(FILE, str(burst), why, when=When.BEFORE):
+def _lower_first(
+    context: HandlerContext, burst: int, why: Why, danger: tuple[int, int]
+) -> None:
+    """Have a burst lowered before the runtime writes a quota that is below it."""
+    if not context.write(FILE, burst, why, when=When.BEFORE):
         old_burst, quota = danger
-        case.out.warnings.append(
+        context.decision.warnings.append(
             f"cpu.max: the kernel refuses the quota {quota} while {FILE} is "
             f"{old_burst}, and only the executor can lower it first"
         )
 
 
-def _quota_comes(case: Case) -> bool:
-    """Whether a quota is going to be written, which is when the kernel compares."""
-    asked = case.asked
-    return asked is None or asked.quota_us is not None or "cpu.max" in asked.unified
+def _old_burst(context: HandlerContext) -> int | None:
+    """Return the highest burst that the container may have now.
 
-
-def _old_burst(case: Case) -> int | None:
-    """Return the most that the container may have: what the runtime sends, or we wrote.
-
-    The two differ where we raised it after the runtime was done.
+    It is the one that the runtime keeps or the one that nriplugin wrote: they differ
+    where nriplugin raised the burst after the runtime had written its own.
     """
-    container = case.container
+    container = context.container
     stored = container.resources.unified.get(FILE, "")
     mine = (container.ours or {}).get(FILE, "")
     numbers = [text.strip() for text in (stored, mine)]
     return max((int(n) for n in numbers if _MICROSECONDS.fullmatch(n)), default=None)
 
 
-def _quota(case: Case) -> int | None:
-    """Return the quota that will hold, or the one before it if that is less.
+def _quota(context: HandlerContext) -> int | None:
+    """Return the lowest quota that is in force while the runtime writes a burst.
 
-    The runtime writes the quota in numbers first, and then a cpu.max and the burst in
-    an order that nobody knows. None also where another's cpu.max is there that the
-    runtime does not show.
+    The runtime writes the quota of the request first, and then the cpu.max and the
+    burst of `unified` in an order that is not defined. None if there is no quota, or if
+    another plugin's cpu.max is in force and the runtime does not show it.
     """
-    number = case.given.quota_us
-    if "cpu.max" in case.explicit:
-        sent: str | None = case.explicit["cpu.max"]
+    number = context.given.quota_us
+    if "cpu.max" in context.explicit:
+        sent: str | None = context.explicit["cpu.max"]
         if not sent:
             return None
     else:
-        sent = case.out.files.get("cpu.max") or _kept(case)
+        sent = context.decision.files.get("cpu.max") or _kept(context)
     if not sent:
         return number if isinstance(number, int) else None
     quota = quota_of(sent)
@@ -164,11 +178,11 @@ def _quota(case: Case) -> int | None:
     return min(quota, number)
 
 
-def _kept(case: Case) -> str | None:
-    """Return the cpu.max of ours that the runtime writes again beside this update."""
-    if case.asked is None or case.asked.quota_us is not None:
+def _kept(context: HandlerContext) -> str | None:
+    """Return the cpu.max of nriplugin that the runtime writes again in this update."""
+    if not context.updating or context.requested.quota_us is not None:
         return None
-    container = case.container
+    container = context.container
     return (container.ours or {}).get("cpu.max") or container.resources.unified.get(
         "cpu.max"
     )
@@ -181,47 +195,68 @@ def _old_quota(given: Resources) -> int | None:
     return given.quota_us if isinstance(given.quota_us, int) else None
 
 
-def _wish(case: Case) -> Wish | None:
-    """Return who wants what: our annotation, Volcano's, a rule or the file."""
-    ours = case.annotation(KEY)
-    if ours is not None:
-        if ours.value == "off":
-            case.out.leave(FILE, f"{HANDLER}: switched off by annotation {ours.key}")
+def _wanted(context: HandlerContext, settings: CPUBurstSettings) -> WantedBurst | None:
+    """Return what nriplugin's annotation, else Volcano's, else a setting asks for."""
+    stated = context.annotation(KEY)
+    if stated is not None:
+        if stated.value == "off":
+            context.decision.leave(
+                FILE, f"{NAME}: switched off by annotation {stated.key}"
+            )
             return None
-        found = _WISH.fullmatch(ours.value)
-        source = f"annotation {ours.key}"
+        found = _ANNOTATION.fullmatch(stated.value)
+        source = f"annotation {stated.key}"
         if found and found[2] and 1 <= int(found[1]) <= 100:
-            return Wish(int(found[1]), None, source)
+            return WantedBurst(int(found[1]), None, source)
         if found and not found[2] and int(found[1]) > 0:
-            return Wish(None, int(found[1]), source)
-        case.refuse(
-            HANDLER,
-            f"{ours.key}: {ours.value!r:.60}, expected 1% to 100%, microseconds or off",
+            return WantedBurst(None, int(found[1]), source)
+        context.refuse(
+            NAME,
+            f"{stated.key}: {stated.value!r:.60}, "
+            "expected 1% to 100%, microseconds or off",
         )
-    switch = case.foreign(VOLCANO_SWITCH, HANDLER)
+    switch = context.foreign_annotation(VOLCANO_SWITCH, NAME)
     if switch == "false":
-        case.out.leave(FILE, f"{HANDLER}: switched off by annotation {VOLCANO_SWITCH}")
+        context.decision.leave(
+            FILE, f"{NAME}: switched off by annotation {VOLCANO_SWITCH}"
+        )
         return None
     if switch == "true":
-        return _volcano(case)
+        return _volcano(context)
     if switch is not None:
-        case.refuse(
-            HANDLER, f"{VOLCANO_SWITCH}: {switch!r:.60}, expected true or false"
+        context.refuse(
+            NAME, f"{VOLCANO_SWITCH}: {switch!r:.60}, expected true or false"
         )
-    settings = case.settings.cpu_burst
     if settings.microseconds is not None:
-        origin = case.settings.origin("cpuBurst.microseconds")
-        return Wish(None, settings.microseconds, origin)
+        origin = context.settings.origin("cpuBurst.microseconds")
+        return WantedBurst(None, settings.microseconds, origin)
     if settings.percent is not None:
-        return Wish(settings.percent, None, case.settings.origin("cpuBurst.percent"))
+        return WantedBurst(
+            settings.percent, None, context.settings.origin("cpuBurst.percent")
+        )
     return None
 
 
-def _volcano(case: Case) -> Wish:
-    """Return Volcano's: a time, or without one that makes sense, the whole quota."""
-    time = case.foreign(VOLCANO_TIME, HANDLER)
+def _volcano(context: HandlerContext) -> WantedBurst:
+    """Return Volcano's burst: a time, or the whole quota if it gives no valid time."""
+    time = context.foreign_annotation(VOLCANO_TIME, NAME)
     if time is not None:
         if _MICROSECONDS.fullmatch(time) and int(time) > 0:
-            return Wish(None, int(time), f"annotation {VOLCANO_TIME}")
-        case.refuse(HANDLER, f"{VOLCANO_TIME}: {time!r:.60}, expected microseconds")
-    return Wish(100, None, f"annotation {VOLCANO_SWITCH}")
+            return WantedBurst(None, int(time), f"annotation {VOLCANO_TIME}")
+        context.refuse(NAME, f"{VOLCANO_TIME}: {time!r:.60}, expected microseconds")
+    return WantedBurst(100, None, f"annotation {VOLCANO_SWITCH}")
+
+
+CPU_BURST = Handler(
+    NAME,
+    CPUBurstSettings,
+    decide_cpu_burst,
+    options=(
+        Option("percent", int, least=1, most=100, nullable=True),
+        Option("microseconds", int, least=1, most=MAX_QUOTA_US, nullable=True),
+    ),
+    exclusive=("percent", "microseconds"),
+    annotations=(KEY,),
+    foreign_annotations=(VOLCANO_SWITCH, VOLCANO_TIME),
+    retract=end_burst,
+)

@@ -1,24 +1,26 @@
-"""The handler `cpuQoS`: a level for the CPU, by the kernel's file or what is nearest.
+"""The handler `cpuQoS`: a QoS level for the CPU.
 
-openEuler's kernels have cpu.qos_level. An upstream kernel has cpu.idle, which is what
-BE means; for the other levels, the weight that follows from the request has to do.
+openEuler's kernels have cpu.qos_level. An upstream kernel has cpu.idle, which means the
+same as the level BE; containers of the other levels keep the weight that follows from
+their CPU request.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.result import Rule
 from nriplugin.engine.decision import Level, When, Why
+from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.idle import FILE as IDLE
 from nriplugin.engine.idle import make_idle
-from nriplugin.engine.qos_level import qos_level
-from nriplugin.engine.settings import Equivalent, QoSLevel
+from nriplugin.engine.qos_level import KEY, VOLCANO_KEY, QoSLevel, qos_level
 
 if TYPE_CHECKING:
-    from nriplugin.engine.context import Case
+    from nriplugin.engine.context import HandlerContext
 
-HANDLER = "cpuQoS"
+NAME = "cpuQoS"
 FILE = "cpu.qos_level"
 
 LEVELS = {QoSLevel.LC: 2, QoSLevel.HLS: 2, QoSLevel.LS: 1, QoSLevel.BE: -1}
@@ -39,41 +41,70 @@ WEIGHT_RULE = Rule(
 )
 
 
-def decide_cpu_qos(case: Case) -> None:
+class Equivalent(StrEnum):
+    """What stands for a BE level on a kernel without cpu.qos_level."""
+
+    IDLE = "idle"
+    WEIGHT = "weight"
+    NONE = "none"
+
+
+class CPUQoSSettings(NamedTuple):
+    """A QoS level for the CPU."""
+
+    enabled: bool = False
+    fail: bool = False
+    level: QoSLevel | None = None
+    equivalent: Equivalent = Equivalent.IDLE
+
+
+def decide_cpu_qos(context: HandlerContext, settings: CPUQoSSettings) -> None:
     """Send or write cpu.qos_level; else cpu.idle or the least weight for BE."""
-    settings = case.settings.cpu_qos
-    found = qos_level(case, HANDLER, settings.level)
+    found = qos_level(context, NAME, settings.level)
     if found is None:
         return
     level, source = found
-    if FILE in case.facts.files:
-        if case.asked is None:
-            _set_level(case, level, source)
+    if FILE in context.facts.files:
+        if not context.updating:
+            _set_level(context, level, source)
     elif level is not QoSLevel.BE or settings.equivalent is Equivalent.NONE:
-        case.out.leave(
+        context.decision.leave(
             f"QoS level {level}",
-            f"{HANDLER}: this node has no {FILE}; the weight of the request stays",
+            f"{NAME}: this node has no {FILE}; the weight of the request stays",
         )
     else:
-        settled = settings.equivalent is Equivalent.IDLE and _make_idle(case, source)
-        if not settled and (case.asked is None or case.asked.shares is not None):
-            case.send("cpu.weight", "1", Why(HANDLER, WEIGHT_RULE, source))
+        settled = settings.equivalent is Equivalent.IDLE and _make_idle(context, source)
+        if not settled and context.shares_requested:
+            context.send("cpu.weight", "1", Why(NAME, WEIGHT_RULE, source))
 
 
-def _set_level(case: Case, level: QoSLevel, source: str) -> None:
-    why = Why(HANDLER, LEVEL_RULE, source)
+def _set_level(context: HandlerContext, level: QoSLevel, source: str) -> None:
+    why = Why(NAME, LEVEL_RULE, source)
     value = str(LEVELS[level])
     if level is QoSLevel.BE:
-        case.send(FILE, value, why)
+        context.send(FILE, value, why)
     else:
-        # A kernel without multiple levels takes only 0 and -1, and which one this is
-        # shows when it is written: after the container is there, nothing can fail.
-        case.write(FILE, value, why)
-    if case.facts.writable:
-        case.write(FILE, value, why, level=Level.POD, when=When.AFTER)
+        # Some kernels take only 0 and -1, and only the write shows which kernel this
+        # is. A direct write after the start cannot fail the container.
+        context.write(FILE, value, why)
+    if context.facts.writable:
+        context.write(FILE, value, why, level=Level.POD, when=When.AFTER)
 
 
-def _make_idle(case: Case, source: str) -> bool:
-    if IDLE not in case.facts.files:
+def _make_idle(context: HandlerContext, source: str) -> bool:
+    if IDLE not in context.facts.files:
         return False
-    return make_idle(case, Why(HANDLER, IDLE_RULE, source), IDLE_AFTER_RULE)
+    return make_idle(context, Why(NAME, IDLE_RULE, source), IDLE_AFTER_RULE)
+
+
+CPU_QOS = Handler(
+    NAME,
+    CPUQoSSettings,
+    decide_cpu_qos,
+    options=(
+        Option("level", QoSLevel, nullable=True),
+        Option("equivalent", Equivalent),
+    ),
+    annotations=(KEY,),
+    foreign_annotations=(VOLCANO_KEY,),
+)

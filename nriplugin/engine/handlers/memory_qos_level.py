@@ -1,30 +1,33 @@
-"""The handler `memoryQoSLevel`: a level for memory, by the kernel's file or the like.
+"""The handler `memoryQoSLevel`: a QoS level for memory.
 
-openEuler's kernels have memory.qos_level, -1 for BE and 0 for all others. On an
-upstream kernel BE is throttled early (memory.high), and LC and HLS keep their request
-(memory.low).
+openEuler's kernels have memory.qos_level: -1 for BE and 0 for all other levels. An
+upstream kernel has nothing of that kind, so there the nearest files stand for it: BE is
+throttled early (memory.high), and the request of LC and HLS is protected (memory.low).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.result import Rule
 from nriplugin.engine.decision import Level, Why
+from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.memory import (
+    MILLION,
+    REQUEST_KEY,
+    in_millionths,
     limit_or_allocatable,
     request_to_protect,
     send_high,
     throttle_at,
     why_no_high,
 )
-from nriplugin.engine.qos_level import qos_level
-from nriplugin.engine.settings import MILLION, QoSLevel
+from nriplugin.engine.qos_level import KEY, VOLCANO_KEY, QoSLevel, qos_level
 
 if TYPE_CHECKING:
-    from nriplugin.engine.context import Case
+    from nriplugin.engine.context import HandlerContext
 
-HANDLER = "memoryQoSLevel"
+NAME = "memoryQoSLevel"
 FILE = "memory.qos_level"
 
 LEVEL_RULE = Rule(("QoS level",), "BE is -1, all others are 0")
@@ -39,60 +42,91 @@ LOW_RULE = Rule(
 )
 
 
-def decide_memory_qos_level(case: Case) -> None:
+class MemoryQoSLevelSettings(NamedTuple):
+    """A QoS level for memory."""
+
+    enabled: bool = False
+    fail: bool = False
+    level: QoSLevel | None = None
+    equivalent: bool = True
+    factor_ppm: int = 800_000  # of the limit is memory.high for BE
+
+
+def decide_memory_qos_level(
+    context: HandlerContext, settings: MemoryQoSLevelSettings
+) -> None:
     """Send memory.qos_level; else memory.high for BE, memory.low for LC and HLS."""
-    settings = case.settings.memory_qos_level
-    found = qos_level(case, HANDLER, settings.level)
+    found = qos_level(context, NAME, settings.level)
     if found is None:
         return
     level, source = found
-    if FILE in case.facts.files:
-        if case.asked is None:
+    if FILE in context.facts.files:
+        if not context.updating:
             value = "-1" if level is QoSLevel.BE else "0"
-            why = Why(HANDLER, LEVEL_RULE, source)
-            case.send(FILE, value, why)
-            if case.facts.writable:
-                case.write(FILE, value, why, level=Level.POD)
+            why = Why(NAME, LEVEL_RULE, source)
+            context.send(FILE, value, why)
+            if context.facts.writable:
+                context.write(FILE, value, why, level=Level.POD)
         return
     if not settings.equivalent:
-        case.out.leave(f"QoS level {level}", f"{HANDLER}: this node has no {FILE}")
+        context.decision.leave(f"QoS level {level}", f"{NAME}: this node has no {FILE}")
         return
-    if not case.memory_comes:
+    if not context.memory_requested:
         return
     if level is QoSLevel.BE:
-        _throttle(case, source)
+        _throttle(context, source, settings.factor_ppm)
     elif level in (QoSLevel.LC, QoSLevel.HLS):
-        _protect(case, source)
+        _protect(context, source)
     else:
-        case.out.leave(
+        context.decision.leave(
             f"QoS level {level}",
-            f"{HANDLER}: this node has no {FILE}, and nothing else that is like it",
+            f"{NAME}: this node has no {FILE}, and nothing else that is like it",
         )
 
 
-def _throttle(case: Case, source: str) -> None:
-    reason = why_no_high(case)
-    limit = limit_or_allocatable(case)
+def _throttle(context: HandlerContext, source: str, factor_ppm: int) -> None:
+    reason = why_no_high(context)
+    limit = limit_or_allocatable(context)
     if not reason and limit is None:
         reason = "no limit, and what the node can give away is not known"
     if reason:
-        case.out.leave("memory.high", f"{HANDLER}: {reason}")
+        context.decision.leave("memory.high", f"{NAME}: {reason}")
         return
     assert limit is not None
-    factor = case.settings.memory_qos_level.factor_ppm
-    high = throttle_at(0, limit, factor, case.facts.page_bytes)
+    high = throttle_at(0, limit, factor_ppm, context.facts.page_bytes)
     if high == 0:
-        case.out.leave("memory.high", f"{HANDLER}: less than a page")
+        context.decision.leave("memory.high", f"{NAME}: less than a page")
         return
-    origin = case.settings.origin("memoryQoSLevel.throttlingFactor")
-    text = f"{source}; factor {factor / MILLION:g} from {origin}"
-    send_high(case, str(high), Why(HANDLER, HIGH_RULE, text))
+    origin = context.settings.origin("memoryQoSLevel.throttlingFactor")
+    text = f"{source}; factor {factor_ppm / MILLION:g} from {origin}"
+    send_high(context, high, Why(NAME, HIGH_RULE, text))
 
 
-def _protect(case: Case, source: str) -> None:
-    request = request_to_protect(case, HANDLER, "memory.low")
+def _protect(context: HandlerContext, source: str) -> None:
+    request = request_to_protect(context, NAME, "memory.low")
     if request is None:
         return
     text = f"{source}; request from {request.source}"
-    why = Why(HANDLER, LOW_RULE, text, request.confidence)
-    case.send("memory.low", str(request.amount), why)
+    why = Why(NAME, LOW_RULE, text, request.confidence)
+    context.send("memory.low", request.amount, why)
+
+
+MEMORY_QOS_LEVEL = Handler(
+    NAME,
+    MemoryQoSLevelSettings,
+    decide_memory_qos_level,
+    options=(
+        Option("level", QoSLevel, nullable=True),
+        Option("equivalent", bool),
+        Option(
+            "throttlingFactor",
+            float,
+            "factor_ppm",
+            above=0,
+            most=1,
+            convert=in_millionths,
+        ),
+    ),
+    annotations=(KEY, REQUEST_KEY),
+    foreign_annotations=(VOLCANO_KEY,),
+)

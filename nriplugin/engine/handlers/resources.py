@@ -1,35 +1,38 @@
-"""The handler `resources`: the conversion of what kubelet sends.
+"""The handler `resources`: the conversion of the numbers that kubelet sends.
 
-With nothing else on, the values are those that the node's runtime would write by
+With no other handler on, the values are those that the node's runtime would write by
 itself. So with `send: different` a file is sent only where that is not so: where a
-chosen curve is not the runtime's, where systemd needs a quota rounded, and where the
-runtime keeps an earlier value of ours that it would write again. A runtime that drops
-files from updates gets none where we may not write by ourselves: what we sent once
-could never be changed again, and every resize would be lost.
+chosen curve is not the runtime's, where systemd needs a rounded quota, and where the
+runtime keeps an earlier value of nriplugin that it would write again. A runtime that
+drops files from updates gets none where nriplugin may not write them itself: no update
+could change what was sent once, and every resize would be lost.
 
-systemd keeps a quota in steps of 1 % of a CPU. runc from 1.3.2 on rounds what it makes
-of the numbers, but not a cpu.max in `unified`, which a `daemon-reload` would then
-change. So where systemd is the driver, it is rounded here.
+systemd keeps a quota in steps of 1 % of a CPU. runc from 1.3.2 on rounds the quota that
+it makes of the numbers, but not a cpu.max in `unified`, which a `daemon-reload` would
+then change. So with the systemd driver the quota is rounded here.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.systemd.properties import settled
 from nriplugin.convert import convert
 from nriplugin.convert.conversion import EXPLICIT_RULE
 from nriplugin.convert.result import Rule
 from nriplugin.convert.validate import MAX_QUOTA_US, quota_in
+from nriplugin.engine.decision import RESOURCES
+from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.model import CORE_FILES
 from nriplugin.engine.runtimes import SYSTEMD
-from nriplugin.engine.settings import Send
+from nriplugin.systemd_quota import rounded_cpu_max
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.convert import Curve, Resources
+    from nriplugin.engine.context import HandlerContext
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import NodeFacts
 
@@ -40,60 +43,97 @@ ROUNDED_RULE = Rule(
 )
 
 
-def decide_resources(
+class Send(StrEnum):
+    """Which converted files go out with an answer."""
+
+    ALWAYS = "always"
+    DIFFERENT = "different"  # those that the runtime would write otherwise by itself
+
+
+class ResourcesSettings(NamedTuple):
+    """The conversion of shares, quota, period and memory limit."""
+
+    enabled: bool = True
+    fail: bool = False
+    # Whether an update fails that cannot be converted, if the runtime would then write
+    # earlier values of nriplugin over kubelet's new numbers.
+    fail_lost_update: bool = True
+    send: Send = Send.ALWAYS
+
+
+def decide_resources(context: HandlerContext, settings: ResourcesSettings) -> None:
+    """Convert the requested numbers beside the files that other handlers have set.
+
+    Raises:
+        ConversionError: see `convert_resources`.
+    """
+    given, decision = context.requested, context.decision
+    if decision.idle and given.shares is not None:
+        given = given._replace(shares=None)
+        decision.leave("cpu.weight", f"{RESOURCES}: the container is idle")
+    if context.explicit is not given.unified:
+        known = {file: value for file, value in context.explicit.items() if value}
+        given = given._replace(unified=known)
+    ours = context.container.ours
+    convert_resources(given, context.facts, decision, context.chosen_curve, ours)
+
+
+def convert_resources(
     given: Resources,
-    curve: Curve,
     facts: NodeFacts,
-    out: Decision,
-    *,
-    chosen: Curve | None = None,
-    ours: Mapping[str, str] | None = None,
+    decision: Decision,
+    chosen: Curve | None,
+    ours: Mapping[str, str] | None,
 ) -> None:
     """Send cpu.weight, cpu.max and memory.max.
 
     Args:
         given: the container's numbers.
-        curve: from shares to weight.
         facts: about the node.
-        out: takes the files.
-        chosen: the curve, where it is not simply what the runtime does by itself.
-        ours: what the runtime has of us already, and would write again.
+        decision: takes the files.
+        chosen: the curve from shares to weight; None for the runtime's own.
+        ours: values of nriplugin that the runtime keeps, and would write again.
 
     Raises:
-        ConversionError: a value has no valid counterpart; then none is sent.
+        ConversionError: a number has no valid counterpart; then no file is sent.
     """
-    out.conversion = conversion = convert(given, curve)
-    core, taken, systemd = facts.core, out.files, facts.driver == SYSTEMD
-    native: Mapping[str, str] = {}
-    fixed = facts.drops_unified and not facts.writable
-    if out.settings.resources.send is Send.DIFFERENT:
+    decision.conversion = conversion = convert(given, chosen or facts.curve)
+    files, taken, systemd = facts.files, decision.files, facts.driver == SYSTEMD
+    native: Mapping[str, str] | None = None
+    fixed = not facts.writable and facts.drops_unified
+    if decision.settings.resources.send is Send.DIFFERENT:
         native = _native(given, chosen, facts, ours or {})
     for file, value, rule in conversion.derived:
         if rule is EXPLICIT_RULE:
-            out.leave(file, "resources: set explicitly, which wins")
+            decision.leave(file, "resources: set explicitly, which wins")
         elif file in taken:
-            out.leave(file, f"resources: set by {out.why(file).handler}")
-        elif file in core:
+            decision.leave(file, f"resources: set by {decision.why(file).handler}")
+        elif file not in CORE_FILES:
+            pass  # the runtime derives it from the same numbers
+        elif file not in files:
+            decision.leave(file, "resources: this node has no such file")
+        else:
             if systemd and file == "cpu.max":
                 lasting = lasting_quota(value)
                 value, rule = lasting, rule if lasting == value else ROUNDED_RULE
             if fixed and file not in (ours or ()):
-                out.leave(file, "resources: no update could change it on this runtime")
+                decision.leave(
+                    file, "resources: no update could change it on this runtime"
+                )
             elif native and native.get(file) == value:
-                out.leave(file, "resources: the runtime writes this value by itself")
+                decision.leave(
+                    file, "resources: the runtime writes this value by itself"
+                )
             else:
-                out.set(file, value, rule)
-        elif file in CORE_FILES:
-            out.leave(file, "resources: this node has no such file")
+                decision.set(file, value, rule)
 
 
 def _native(
     given: Resources, chosen: Curve | None, facts: NodeFacts, ours: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return what the runtime makes of a container's numbers if we say nothing.
+    """Return the files that the runtime makes of a container's numbers by itself.
 
-    A weight is not among it where we want a certain one and do not know what the
-    runtime's would be.
+    A weight is not among them if a curve was chosen and the runtime's is not certain.
     """
     files = {file: value for file, value, _ in convert(given, facts.curve).derived}
     if chosen is not None and not facts.curve_native:
@@ -103,8 +143,20 @@ def _native(
 
 @lru_cache(maxsize=1024)  # a node's containers share a few quotas
 def lasting_quota(cpu_max: str) -> str:
-    """Return a cpu.max that systemd leaves as it is."""
-    rounded = settled("cpu.max", cpu_max)
+    """Return a cpu.max that systemd keeps as it is.
+
+    A quota so high that the kernel would refuse the rounded one is not rounded.
+    """
+    rounded = rounded_cpu_max(cpu_max)
     quota = quota_in(rounded)
     too_much = isinstance(quota, int) and quota > MAX_QUOTA_US
     return cpu_max if too_much else rounded
+
+
+CONVERSION = Handler(
+    RESOURCES,
+    ResourcesSettings,
+    decide_resources,
+    options=(Option("send", Send),),
+    policy=("fail", "fail_lost_update"),
+)

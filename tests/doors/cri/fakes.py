@@ -7,7 +7,6 @@ import json
 import threading
 from concurrent import futures
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
@@ -332,7 +331,7 @@ def lifecycle_on(
     """Return a life-cycle; with a writer, direct writes are on from the start."""
     lifecycle = Lifecycle(
         BackgroundThread(),
-        replace(facts or NodeFacts(), writable=False),
+        (facts or NodeFacts())._replace(writable=False),
         tree,
         open_writer=None if writer is None else lambda: writer,
         records=records,

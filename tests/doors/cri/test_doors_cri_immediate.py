@@ -21,8 +21,8 @@ from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.doors.cri import immediate
+from nriplugin.engine.decide import decide_update
 from nriplugin.engine.model import NodeFacts
-from nriplugin.engine.updating import decide_update
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
 from nriplugin.state import lifecycle

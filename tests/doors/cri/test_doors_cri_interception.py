@@ -25,7 +25,7 @@ from nriplugin.config import parse_config
 from nriplugin.convert import Curve
 from nriplugin.convert.readers import from_cri
 from nriplugin.doors.cri.proxy import DECIDERS
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.node.direct_writes import DirectWriter

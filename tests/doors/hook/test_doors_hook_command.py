@@ -204,7 +204,7 @@ def test_a_failure_of_a_handler_follows_the_option(
 def test_a_defect_of_ours_does_not_stop_a_container(tmp_path: Path) -> None:
     """Any exception becomes one line, and the container starts."""
     bundle = Bundle(tmp_path)
-    broken = "import nriplugin.engine.deciding as d; d.decide = lambda *_: 1 / 0\n"
+    broken = "import nriplugin.engine.decide as d; d.decide = lambda *_: 1 / 0\n"
     done = subprocess.run(
         [sys.executable, "-c", broken + MODULES, "hook", *bundle.options()],
         input=json.dumps(bundle.state),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cgroup.kernels import Kernel
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
     Job = Callable[[], None]
 
-FACTS = replace(NODE, writable=False)
+FACTS = NODE._replace(writable=False)
 
 
 class ByHand:

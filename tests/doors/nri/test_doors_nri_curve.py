@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -146,6 +145,6 @@ def test_no_more_containers_are_looked_at_than_there_is_time_for(
 
 def test_without_a_tree_there_is_nothing_to_recognise() -> None:
     """The facts stay as they were given."""
-    plugin = plugin_on(replace(FACTS, curve=Curve.KEP))
+    plugin = plugin_on(FACTS._replace(curve=Curve.KEP))
     plugin.synchronize(*existing([pod_at()], [container_at()]))
     assert plugin.plan.facts.curve is Curve.KEP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,8 +150,7 @@ def test_explain_says_what_the_plugin_answers(
     name: str, config: str, driver: str, writable: bool
 ) -> None:
     """Files, writes and what is cleared: the door knows no more than is explained."""
-    facts = replace(
-        TYPICAL_NODE,
+    facts = TYPICAL_NODE._replace(
         driver=driver,
         memory_capacity_bytes=MEMORY,
         memory_allocatable_bytes=MEMORY,

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from doors.nri.messages import FILES, container_at, existing, pod_at
 from doors.nri.nodes import FACTS, configure, plugin_on
+from support.handlers import registered_handler
 from support.harness import connected
 
-from nriplugin.engine import deciding
+from nriplugin.engine.handlers.cpu_burst import CPU_BURST
 from nriplugin.nri import FailurePolicy
 from nriplugin.nri.testing.runtime import RequestRejected
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from nriplugin.doors.nri.plugin import NodePlugin
-    from nriplugin.engine.context import Case
 
 # A quota below what any kernel takes.
 IMPOSSIBLE: dict[str, Any] = {"shares": 512, "quota_us": 5}
@@ -33,13 +34,14 @@ def plugin_of(config: str) -> NodePlugin:
 
 
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A defect of ours in one handler."""
+def broken() -> Iterator[None]:
+    """A defect in one handler."""
 
-    def fail(case: Case) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setitem(deciding._DECIDERS, "cpuBurst", fail)
+    with registered_handler(CPU_BURST._replace(decide=fail)):
+        yield
 
 
 def test_a_handler_that_is_to_fail_fails_the_request(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from nriplugin.doors.nri.plugin import NodePlugin
     from nriplugin.engine.model import NodeFacts
 
-LEVELS = replace(FACTS, files=FACTS.files | {"cpu.qos_level", "memory.qos_level"})
+LEVELS = FACTS._replace(files=FACTS.files | {"cpu.qos_level", "memory.qos_level"})
 PAGE = 4096
 
 # kubelet's score for two thousandths of the node's memory: an estimate of the request.
@@ -223,7 +222,7 @@ def test_a_new_limit_does_not_take_the_swap_away(swap: int, kept: str | None) ->
     app = container_at()
     app.linux.resources.memory.swap.value = swap
     request = updating(pod_at(), app, asking(limit_bytes=2 * GIB))
-    plugin = plugin_of("", replace(FACTS, files=FACTS.files | {"memory.swap.max"}))
+    plugin = plugin_of("", FACTS._replace(files=FACTS.files | {"memory.swap.max"}))
     response = plugin.update_container(request)
     assert response is not None
     (update,) = response.update

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,7 +39,7 @@ def test_on_cgroup_v1_nothing_is_sent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """`unified` would make the runtime fail; the plugin stays and says why."""
-    facts = replace(FACTS, cgroup_version=1, cgroup_evidence="tmpfs on /sys/fs/cgroup")
+    facts = FACTS._replace(cgroup_version=1, cgroup_evidence="tmpfs on /sys/fs/cgroup")
     plugin = plugin_on(facts, Kernel(1).tree)
     configure(plugin, EVERYTHING)
     asked = asking(shares=1024)
@@ -58,7 +57,7 @@ def test_on_cgroup_v1_nothing_is_sent(
 def test_on_cgroup_v1_nothing_is_written() -> None:
     """Neither by adoption nor by repair, whatever the configuration says."""
     kernel = Kernel(1)
-    node = Node(EVERYTHING, replace(FACTS, cgroup_version=1), kernel)
+    node = Node(EVERYTHING, FACTS._replace(cgroup_version=1), kernel)
     assert node.create() is None
     node.start()
     assert node.update(asking(shares=1024)) is None
@@ -135,7 +134,7 @@ def test_a_pod_that_is_not_kubelets_tells_nothing_about_the_others(
     kernel = Kernel(2)
     for cgroup in ("/k8s.io", "/system.slice", "/elsewhere"):
         kernel.add(cgroup)
-    plugin = plugin_on(replace(EMPTY, driver="systemd"), kernel.tree)
+    plugin = plugin_on(EMPTY._replace(driver="systemd"), kernel.tree)
     configure(plugin, BURST)
     plugin.create_container(creation(pod_at(parent), container_at(path)))
     assert plugin.plan.facts.driver == "systemd"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,7 @@ IDLE = "cpuQoS: {enabled: true, level: BE}"
 PROTECT = "memoryQoS: {enabled: true, raiseAncestors: true}"
 
 # Of a runtime that is not known, it is not known that it takes cpu.idle: so we write.
-UNKNOWN = replace(FACTS, oci_runtime=None)
+UNKNOWN = FACTS._replace(oci_runtime=None)
 OF_UNKNOWN = pod_at(runtime_handler="other")
 
 
@@ -116,7 +115,7 @@ def test_an_update_before_the_start_does_not_make_the_start_forget() -> None:
     assert node.of_container("cpu.idle") == "1"
 
 
-UNDER_SYSTEMD = replace(FACTS, driver="systemd")
+UNDER_SYSTEMD = FACTS._replace(driver="systemd")
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from engine.cases import APP, FILES, NODE, POD, TYPICAL, annotated, config
+from engine.cases import APP, FILES, NODE, POD, TYPICAL, annotated, config, refusals
 
 from nriplugin.convert import UNLIMITED, Resources
 from nriplugin.convert.validate import MAX_QUOTA_US
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import Decision, Level, When
-from nriplugin.engine.settings import CPUBurstSettings
+from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
 
 if TYPE_CHECKING:
     from nriplugin.engine.model import NodeFacts, Pod
@@ -27,7 +26,7 @@ def decided(
     facts: NodeFacts = NODE,
     **settings: Any,
 ) -> Decision:
-    chosen = config(cpu_burst=CPUBurstSettings(enabled=True, **settings))
+    chosen = config(CPUBurstSettings(enabled=True, **settings))
     return decide(pod, APP._replace(resources=given), facts, chosen)
 
 
@@ -124,7 +123,7 @@ def test_koordlets_thousand_percent_is_refused() -> None:
     """Upstream kernels answer EINVAL to a burst above the quota."""
     decision = decided(annotated(cpu_burst="1000%"), percent=50)
     assert decision.files[BURST] == "50000"
-    assert decision.refusals() == {("cpuBurst", "annotation"): 1}
+    assert refusals(decision) == {("cpuBurst", "annotation"): 1}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def test_a_hostile_burst_is_ignored(value: str) -> None:
     """With a reason, and as if it were not there."""
     decision = decided(annotated(cpu_burst=value))
     assert BURST not in decision.files
-    assert sum(decision.refusals().values()) == 1
+    assert sum(refusals(decision).values()) == 1
 
 
 def test_volcanos_time_may_be_hostile_too() -> None:
@@ -169,7 +168,7 @@ def test_an_explicit_burst_wins() -> None:
 
 def test_an_old_kernel_has_no_burst() -> None:
     """Before 5.14 there is no such file."""
-    decision = decided(facts=replace(NODE, files=FILES - {BURST}), percent=50)
+    decision = decided(facts=NODE._replace(files=FILES - {BURST}), percent=50)
     assert BURST not in decision.files
     assert decision.writes == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,22 +17,20 @@ from engine.cases import (
     TYPICAL,
     annotated,
     config,
+    refusals,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nriplugin.convert import UNLIMITED, Resources
 from nriplugin.engine.ancestors import Ancestor, effective_bytes, shortfalls
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import Decision, Level, When
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
 from nriplugin.engine.memory import throttle_at
 from nriplugin.engine.model import Container, NodeFacts, Pod
-from nriplugin.engine.settings import (
-    EngineConfig,
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-)
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.settings import EngineConfig
 from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.qos import QOSClass
 
@@ -55,7 +52,7 @@ def decided(
     facts: NodeFacts = NODE,
     **settings: Any,
 ) -> Decision:
-    return decide(pod, container, facts, config(memory_qos=ON._replace(**settings)))
+    return decide(pod, container, facts, config(ON._replace(**settings)))
 
 
 def left(decision: Decision) -> dict[str, str]:
@@ -122,7 +119,7 @@ def test_without_a_limit_allocatable_counts(limit: Any) -> None:
 
 def test_nothing_is_made_up_about_the_node() -> None:
     """Without a limit and without allocatable, there is nothing to throttle at."""
-    facts = replace(NODE, memory_allocatable_bytes=None)
+    facts = NODE._replace(memory_allocatable_bytes=None)
     decision = decided(asking(0, None), facts=facts)
     assert "memory.high" not in decision.files
     assert "not known" in left(decision)["memory.high"]
@@ -131,18 +128,18 @@ def test_nothing_is_made_up_about_the_node() -> None:
 @pytest.mark.parametrize("kernel", [None, (4, 19), (5, 4), (5, 8)])
 def test_never_memory_high_on_an_old_kernel(kernel: tuple[int, int] | None) -> None:
     """Below 5.9 a throttled container can hang for ever; not known is not safe."""
-    decision = decided(asking(0), facts=replace(NODE, kernel=kernel))
+    decision = decided(asking(0), facts=NODE._replace(kernel=kernel))
     assert "memory.high" not in decision.files
     assert "5.9" in left(decision)["memory.high"]
-    raw = replace(EVERYTHING_ON, memory_qos=MemoryQoSSettings())
+    raw = EVERYTHING_ON.replace(MemoryQoSSettings())
     pod = POD._replace(annotations={"memory.high.cgroup2.nri.io": "409600"})
-    files = decide(pod, APP, replace(NODE, kernel=kernel), EngineConfig(base=raw)).files
+    files = decide(pod, APP, NODE._replace(kernel=kernel), EngineConfig(base=raw)).files
     assert "memory.high" not in files
 
 
 def test_the_first_kernel_that_is_safe() -> None:
     """Is 5.9 itself."""
-    facts = replace(NODE, kernel=(5, 9))
+    facts = NODE._replace(kernel=(5, 9))
     assert "memory.high" in decided(asking(0), facts=facts).files
 
 
@@ -284,8 +281,8 @@ def test_an_estimate_is_never_above_the_limit() -> None:
     assert decision.files["memory.low"] == str(MIB)
 
 
-LARGE = replace(
-    NODE, memory_capacity_bytes=256 * GIB, memory_allocatable_bytes=250 * GIB
+LARGE = NODE._replace(
+    memory_capacity_bytes=256 * GIB, memory_allocatable_bytes=250 * GIB
 )
 
 
@@ -324,7 +321,7 @@ def test_what_could_be_a_siblings_score_protects_nothing() -> None:
     decision = decided(sidecar, facts=LARGE)
     assert "memory.low" not in decision.files
     assert "memory-request" in left(decision)["memory.low"]
-    level = config(memory_qos_level=MemoryQoSLevelSettings(enabled=True))
+    level = config(MemoryQoSLevelSettings(enabled=True))
     decision = decide(annotated(qos_level="LC"), sidecar, LARGE, level)
     assert "memory.low" not in decision.files
     # Its own limit is all that it can have requested, and an annotation tells exactly.
@@ -342,7 +339,7 @@ def test_a_hostile_request_is_ignored(value: str) -> None:
     """It is counted, and the next source is asked."""
     decision = decided(asking(MIB), annotated(memory_request=value))
     assert decision.files["memory.low"] == str(MIB)
-    assert sum(decision.refusals().values()) == 1
+    assert sum(refusals(decision).values()) == 1
 
 
 @pytest.mark.parametrize("value", ["0", "1.1", "-1", "nan", "inf", "1e-3", "0.0", ""])
@@ -350,7 +347,7 @@ def test_a_factor_out_of_range_is_ignored(value: str) -> None:
     """The configured one stays."""
     decision = decided(asking(0), annotated(memory_throttling_factor=value))
     assert decision.files["memory.high"] == "966365184"
-    assert decision.refusals() == {("memoryQoS", "annotation"): 1}
+    assert refusals(decision) == {("memoryQoS", "annotation"): 1}
 
 
 @pytest.mark.parametrize(("value", "high"), [("0.5", 512), ("1", 1024), (".25", 256)])
@@ -386,7 +383,7 @@ def test_swap_and_oom_group(swap: str, value: str) -> None:
     decision = decided(asking(0), swap=swap, oom_group=False)
     assert decision.files["memory.swap.max"] == value
     assert decision.files["memory.oom.group"] == "0"
-    without = replace(NODE, files=FILES - {"memory.swap.max"})
+    without = NODE._replace(files=FILES - {"memory.swap.max"})
     decision = decided(asking(0), facts=without, swap=swap)
     assert "memory.swap.max" not in decision.files
     assert "no such file" in left(decision)["memory.swap.max"]
@@ -440,7 +437,7 @@ def test_the_kubelets_defaults_in_an_update_do_not_undo_ours() -> None:
         memory_request_bytes=MIB,
         ours=given.unified,
     )
-    chosen = config(memory_qos=ON)
+    chosen = config(ON)
     asked = Resources(shares=1024, unified=UNSET)
     files = decide_update(POD, container, asked, NODE, chosen).files
     assert files["memory.low"] == str(MIB)
@@ -462,7 +459,7 @@ def test_ancestors_are_raised_when_asked_for() -> None:
 
 def test_ancestors_without_an_executor_are_reported() -> None:
     """The container's own value is sent all the same."""
-    facts = replace(NODE, writable=False)
+    facts = NODE._replace(writable=False)
     decision = decided(asking(MIB), facts=facts, raise_ancestors=True)
     assert decision.writes == []
     assert "executor" in left(decision)["memory.low of the ancestors"]

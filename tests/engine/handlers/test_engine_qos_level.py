@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from engine.cases import APP, FILES, GIB, LEVELS, NODE, POD, TYPICAL, annotated, config
+from engine.cases import (
+    APP,
+    FILES,
+    GIB,
+    LEVELS,
+    NODE,
+    POD,
+    TYPICAL,
+    annotated,
+    config,
+    refusals,
+)
 
 from nriplugin.convert import Resources
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import Decision, Level, When
-from nriplugin.engine.settings import (
-    CPUQoSSettings,
-    Equivalent,
-    MemoryQoSLevelSettings,
-    MemoryQoSSettings,
-    QoSLevel,
-)
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings, Equivalent
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
+from nriplugin.engine.qos_level import QoSLevel
 
 if TYPE_CHECKING:
     from nriplugin.engine.model import NodeFacts, Pod
 
 VOLCANO = "volcano.sh/qos-level"
 BE = POD._replace(annotations={VOLCANO: "BE"})
-WEIGHT = config(cpu_qos=CPUQoSSettings(enabled=True, equivalent=Equivalent.WEIGHT))
+WEIGHT = config(CPUQoSSettings(enabled=True, equivalent=Equivalent.WEIGHT))
 
 
 def cpu(pod: Pod, facts: NodeFacts = NODE, **settings: Any) -> Decision:
-    chosen = config(cpu_qos=CPUQoSSettings(enabled=True, **settings))
+    chosen = config(CPUQoSSettings(enabled=True, **settings))
     return decide(pod, APP, facts, chosen)
 
 
 def memory(pod: Pod, facts: NodeFacts = NODE, **settings: Any) -> Decision:
-    chosen = config(memory_qos_level=MemoryQoSLevelSettings(enabled=True, **settings))
+    chosen = config(MemoryQoSLevelSettings(enabled=True, **settings))
     app = APP._replace(memory_request_bytes=GIB // 4)
     return decide(pod, app, facts, chosen)
 
@@ -71,7 +77,7 @@ def test_idle_never_collides_with_shares(
     runtime: str | None, driver: str | None, writable: bool
 ) -> None:
     """Through the door with shares cleared, else by the executor, else not at all."""
-    facts = replace(NODE, oci_runtime=runtime, driver=driver, writable=writable)
+    facts = NODE._replace(oci_runtime=runtime, driver=driver, writable=writable)
     decision = cpu(BE, facts)
     if (runtime, driver) in THROUGH_THE_DOOR:
         assert decision.files["cpu.idle"] == "1"
@@ -112,21 +118,21 @@ def test_other_equivalents(
     equivalent: Equivalent, files: frozenset[str], weight: str
 ) -> None:
     """The least weight, or nothing."""
-    decision = cpu(BE, replace(NODE, files=files), equivalent=equivalent)
+    decision = cpu(BE, NODE._replace(files=files), equivalent=equivalent)
     assert decision.files["cpu.weight"] == weight
     assert "cpu.idle" not in decision.files
 
 
-CRUN = replace(NODE, oci_runtime="crun", driver="systemd")
+CRUN = NODE._replace(oci_runtime="crun", driver="systemd")
 
 
 @pytest.mark.parametrize(
     ("facts", "written"),
     [
         (CRUN, True),
-        (replace(CRUN, oci_runtime="runc"), False),
-        (replace(CRUN, driver="cgroupfs"), False),
-        (replace(CRUN, writable=False), False),
+        (CRUN._replace(oci_runtime="runc"), False),
+        (CRUN._replace(driver="cgroupfs"), False),
+        (CRUN._replace(writable=False), False),
     ],
 )
 def test_the_least_weight_counts_among_siblings(
@@ -149,7 +155,7 @@ def test_the_least_weight_counts_among_siblings(
 def test_explicit_values_keep_a_container_awake(explicit: dict[str, str]) -> None:
     """Whoever set a weight meant it."""
     app = APP._replace(resources=TYPICAL._replace(unified=explicit))
-    chosen = config(cpu_qos=CPUQoSSettings(enabled=True))
+    chosen = config(CPUQoSSettings(enabled=True))
     decision = decide(BE, app, NODE, chosen)
     assert "cpu.idle" not in decision.files
     assert decision.cleared == ()
@@ -176,7 +182,7 @@ def test_an_unknown_level_is_ignored(value: str) -> None:
     for pod in (annotated(qos_level=value), POD._replace(annotations={VOLCANO: value})):
         decision = cpu(pod)
         assert decision.files["cpu.weight"] == "59"
-        assert sum(decision.refusals().values()) == 1
+        assert sum(refusals(decision).values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -213,15 +219,15 @@ def test_what_is_nearest_for_memory(level: str, files: dict[str, str]) -> None:
 
 def test_no_throttling_of_be_on_an_old_kernel() -> None:
     """The same rule as for memoryQoS."""
-    decision = memory(BE, replace(NODE, kernel=(5, 4)))
+    decision = memory(BE, NODE._replace(kernel=(5, 4)))
     assert "memory.high" not in decision.files
 
 
 def test_memory_qos_comes_before_the_level() -> None:
     """It is the more precise of the two, and says so."""
     chosen = config(
-        memory_qos=MemoryQoSSettings(enabled=True),
-        memory_qos_level=MemoryQoSLevelSettings(enabled=True),
+        MemoryQoSSettings(enabled=True),
+        MemoryQoSLevelSettings(enabled=True),
     )
     app = APP._replace(memory_request_bytes=0)
     decision = decide(BE, app, NODE, chosen)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine.cases import APP, FILES, NODE, POD, TYPICAL, annotated, config
+from engine.cases import APP, FILES, NODE, POD, TYPICAL, annotated, config, refusals
+from support.handlers import registered_handler
 
 from nriplugin.convert import UNLIMITED, Curve, Resources
 from nriplugin.convert.validate import MAX_QUOTA_US
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import HandlerFailed, Reason
+from nriplugin.engine.handlers.cpu_burst import CPU_BURST, CPUBurstSettings
+from nriplugin.engine.handlers.resources import ResourcesSettings
+from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
 from nriplugin.engine.model import CORE_FILES, NodeFacts
-from nriplugin.engine.settings import (
-    DEFAULT_CONFIG,
-    EngineConfig,
-    ResourcesSettings,
-    UnifiedAnnotationsSettings,
-)
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig
 
 
 def files_of(given: Resources, **options: Any) -> dict[str, str]:
@@ -80,7 +77,7 @@ def test_a_quota_that_survives_a_reload_of_systemd(
     app = APP._replace(resources=given)
     exact = decide(POD, app, NODE, DEFAULT_CONFIG)
     assert exact.files["cpu.max"].split()[0] in (str(quota), "max")
-    facts = replace(NODE, driver="systemd")
+    facts = NODE._replace(driver="systemd")
     for decision in (
         decide(POD, app, facts, DEFAULT_CONFIG),
         decide_update(POD, app, given, facts, DEFAULT_CONFIG),
@@ -94,15 +91,15 @@ def test_a_quota_that_somebody_sets_is_not_rounded() -> None:
     """It is as explicit as anything, and what becomes of it is theirs to know."""
     pod = annotated(**{"cpu.max": "12345 100000"})
     allowed = UnifiedAnnotationsSettings(enabled=True, allowed=frozenset({"cpu.max"}))
-    facts = replace(NODE, driver="systemd")
-    decision = decide(pod, APP, facts, config(unified_annotations=allowed))
+    facts = NODE._replace(driver="systemd")
+    decision = decide(pod, APP, facts, config(allowed))
     assert decision.files["cpu.max"] == "12345 100000"
 
 
 @pytest.mark.parametrize("missing", sorted(CORE_FILES))
 def test_a_file_that_the_node_lacks_is_never_sent(missing: str) -> None:
     """The runtime would fail the container; and it is said."""
-    facts = replace(NODE, files=FILES - {missing})
+    facts = NODE._replace(files=FILES - {missing})
     decision = decide(POD, APP, facts, DEFAULT_CONFIG)
     assert set(decision.files) == CORE_FILES - {missing}
     assert [left.what for left in decision.left] == [missing]
@@ -126,7 +123,7 @@ def test_what_we_set_ourselves_is_nobodys_wish() -> None:
 
 def test_cgroup_v1_gets_nothing() -> None:
     """A v2 value fails every container there."""
-    facts = replace(NODE, cgroup_version=1, cgroup_evidence="tmpfs")
+    facts = NODE._replace(cgroup_version=1, cgroup_evidence="tmpfs")
     for decision in (
         decide(POD, APP, facts, DEFAULT_CONFIG),
         decide_update(POD, APP, TYPICAL, facts, DEFAULT_CONFIG),
@@ -151,7 +148,7 @@ def test_the_curve(
     decision = decide(
         POD._replace(curve=of_pod),
         APP,
-        replace(NODE, curve=of_node),
+        NODE._replace(curve=of_node),
         EngineConfig(curve=configured),
     )
     assert decision.files["cpu.weight"] == weight
@@ -171,7 +168,7 @@ def test_a_curve_that_is_not_cruns_counts_among_siblings(
     configured: Curve | None, of_pod: Curve | None, of_node: Curve, written: list[str]
 ) -> None:
     """With systemd, crun makes the scope's weight of shares, and has its own curve."""
-    facts = replace(NODE, driver="systemd", oci_runtime="crun", curve=of_node)
+    facts = NODE._replace(driver="systemd", oci_runtime="crun", curve=of_node)
     pod, chosen = POD._replace(curve=of_pod), EngineConfig(curve=configured)
     for decision in (
         decide(pod, APP, facts, chosen),
@@ -183,7 +180,7 @@ def test_a_curve_that_is_not_cruns_counts_among_siblings(
 
 def test_a_runtime_that_drops_unified_has_the_scope_weighed_once() -> None:
     """By the same write as everything else."""
-    facts = replace(NODE, driver="systemd", oci_runtime="crun", runtime="cri-o")
+    facts = NODE._replace(driver="systemd", oci_runtime="crun", runtime="cri-o")
     decision = decide_update(POD, APP, TYPICAL, facts, EngineConfig(curve=Curve.KEP))
     assert [w.file for w in decision.writes].count("cpu.weight") == 1
 
@@ -197,19 +194,19 @@ def test_numbers_that_cannot_be_converted_change_nothing() -> None:
     assert decision.files == {}
     [refusal] = decision.refused
     assert refusal.text.startswith("cpu.quota: 5, expected 1000")
-    assert decision.refusals() == {("resources", Reason.CONVERSION.value): 1}
+    assert refusals(decision) == {("resources", Reason.CONVERSION.value): 1}
 
 
 def test_a_handler_may_be_told_to_fail() -> None:
     """Then the container does."""
-    failing = config(resources=ResourcesSettings(fail=True))
+    failing = config(ResourcesSettings(fail=True))
     with pytest.raises(HandlerFailed, match=r"^resources: cpu\.quota: 5, expected"):
         decide(POD, BAD, NODE, failing)
 
 
 def test_it_can_be_switched_off() -> None:
     """Then there is nothing left that answers."""
-    off = config(resources=ResourcesSettings(enabled=False))
+    off = config(ResourcesSettings(enabled=False))
     assert decide(POD, APP, NODE, off).files == {}
 
 
@@ -224,21 +221,17 @@ def test_every_file_has_its_rule_and_source() -> None:
     assert {decision.why(file).handler for file in decision.files} == {"resources"}
 
 
-def test_a_defect_of_ours_takes_no_other_handler_along(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_defect_of_ours_takes_no_other_handler_along() -> None:
     """The others go on, and it is counted as what it is."""
-    from nriplugin.engine import deciding
-    from nriplugin.engine.settings import CPUBurstSettings
 
-    def broken(_: object) -> None:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setitem(deciding._DECIDERS, "cpuBurst", broken)
-    chosen = config(cpu_burst=CPUBurstSettings(enabled=True))
+    with registered_handler(CPU_BURST._replace(decide=broken)):
+        chosen = config(CPUBurstSettings(enabled=True))
+        failing = config(CPUBurstSettings(enabled=True, fail=True))
     decision = decide(POD, APP, NODE, chosen)
     assert set(decision.files) == CORE_FILES
-    assert decision.refusals() == {("cpuBurst", "error"): 1}
-    failing = config(cpu_burst=CPUBurstSettings(enabled=True, fail=True))
+    assert refusals(decision) == {("cpuBurst", "error"): 1}
     with pytest.raises(HandlerFailed, match=r"cpuBurst: .*oops"):
         decide(POD, APP, NODE, failing)

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from engine.cases import APP, FILES, NODE, POD, SUFFIX, TYPICAL, config
+from engine.cases import APP, FILES, NODE, POD, SUFFIX, TYPICAL, config, refusals
 
 from nriplugin.engine.allowed_files import ALLOWABLE
-from nriplugin.engine.deciding import decide
+from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import When
-from nriplugin.engine.settings import (
-    CPUBurstSettings,
-    MemoryQoSSettings,
-    UnifiedAnnotationsSettings,
-)
+from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
 from nriplugin.kube.annotations import MAX_COUNT
 
 if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import NodeFacts
 
-EVERY_FILE = replace(NODE, files=FILES | ALLOWABLE)
+EVERY_FILE = NODE._replace(files=FILES | ALLOWABLE)
 ALL = UnifiedAnnotationsSettings(enabled=True, allowed=ALLOWABLE)
 
 
 def decided(annotations: dict[str, str], facts: NodeFacts = EVERY_FILE) -> Decision:
     pod = POD._replace(annotations=annotations)
-    return decide(pod, APP, facts, config(unified_annotations=ALL))
+    return decide(pod, APP, facts, config(ALL))
 
 
 @pytest.mark.parametrize(
@@ -138,16 +135,16 @@ def test_only_what_is_allowed() -> None:
     chosen = UnifiedAnnotationsSettings(enabled=True, allowed=frozenset({"pids.max"}))
     annotations = {f"pids.max{SUFFIX}": "5", f"memory.high{SUFFIX}": "4096"}
     pod = POD._replace(annotations=annotations)
-    decision = decide(pod, APP, EVERY_FILE, config(unified_annotations=chosen))
+    decision = decide(pod, APP, EVERY_FILE, config(chosen))
     assert decision.files["pids.max"] == "5"
     assert "memory.high" not in decision.files
-    assert decision.refusals() == {("unifiedAnnotations", "not-allowed"): 1}
+    assert refusals(decision) == {("unifiedAnnotations", "not-allowed"): 1}
 
 
 def test_switched_off_it_says_so() -> None:
     """Where another handler is on and annotations are read at all."""
     pod = POD._replace(annotations={f"pids.max{SUFFIX}": "5"})
-    chosen = config(cpu_burst=CPUBurstSettings(enabled=True))
+    chosen = config(CPUBurstSettings(enabled=True))
     decision = decide(pod, APP, EVERY_FILE, chosen)
     assert "pids.max" not in decision.files
     assert decision.left == [
@@ -185,7 +182,7 @@ def test_an_annotation_beats_every_handler_but_no_explicit_value() -> None:
         resources=TYPICAL._replace(unified={"memory.high": "4096"}),
         memory_request_bytes=1 << 20,
     )
-    chosen = config(memory_qos=MemoryQoSSettings(enabled=True), unified_annotations=ALL)
+    chosen = config(MemoryQoSSettings(enabled=True), ALL)
     decision = decide(pod, app, EVERY_FILE, chosen)
     assert "memory.high" not in decision.files
     assert decision.files["memory.low"] == "4096"
@@ -231,14 +228,14 @@ def test_idle_by_annotation_where_the_runtime_fails_on_it(
     order: tuple[str, str],
 ) -> None:
     """By the executor, without a weight of ours; without one, the weight stays."""
-    crun = replace(EVERY_FILE, oci_runtime="crun", driver="systemd")
+    crun = EVERY_FILE._replace(oci_runtime="crun", driver="systemd")
     wishes = {f"{file}{SUFFIX}": "1" for file in order}
     decision = decided(wishes, crun)
     assert not {"cpu.idle", "cpu.weight"} & set(decision.files)
     assert decision.cleared == ()
     [write] = decision.writes
     assert (write.file, write.value, write.when) == ("cpu.idle", "1", When.AFTER)
-    decision = decided({f"cpu.idle{SUFFIX}": "1"}, replace(crun, writable=False))
+    decision = decided({f"cpu.idle{SUFFIX}": "1"}, crun._replace(writable=False))
     assert decision.files["cpu.weight"] == "59"
     assert "executor" in dict(decision.left)["cpu.idle"]
 

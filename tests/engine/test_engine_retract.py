@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from engine.cases import APP, GIB, MIB, NODE, POD, TYPICAL, config
 
 from nriplugin.convert import UNLIMITED, Resources
+from nriplugin.engine.decide import decide_update
 from nriplugin.engine.decision import Decision, HandlerFailed, Level, When
-from nriplugin.engine.settings import (
-    DEFAULT_CONFIG,
-    CPUBurstSettings,
-    CPUQoSSettings,
-    Equivalent,
-    MemoryQoSSettings,
-    QoSLevel,
-    ResourcesSettings,
-)
-from nriplugin.engine.updating import decide_update
+from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
+from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings, Equivalent
+from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.handlers.resources import ResourcesSettings
+from nriplugin.engine.qos_level import QoSLevel
+from nriplugin.engine.settings import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from nriplugin.convert.model import Amount
@@ -27,9 +23,9 @@ if TYPE_CHECKING:
     from nriplugin.engine.settings import EngineConfig
 
 BURST = "cpu.max.burst"
-READ_ONLY = replace(NODE, writable=False)
-CRIO = replace(NODE, runtime="cri-o", runtime_version="1.35.2")
-SYSTEMD_CRUN = replace(NODE, oci_runtime="crun", driver="systemd")
+READ_ONLY = NODE._replace(writable=False)
+CRIO = NODE._replace(runtime="cri-o", runtime_version="1.35.2")
+SYSTEMD_CRUN = NODE._replace(oci_runtime="crun", driver="systemd")
 
 MEMORY = {"memory.high": "4096", "memory.low": "8192", "memory.min": "12288"}
 NEUTRAL = {"memory.high": "max", "memory.low": "0", "memory.min": "0"}
@@ -112,7 +108,7 @@ def test_a_handler_that_has_nothing_to_say_leaves_nothing_behind() -> None:
     """Between the request and this limit there is no room for memory.high."""
     app = having({"memory.high": "4096"})._replace(memory_request_bytes=GIB)
     asked = Resources(memory_limit_bytes=GIB)
-    chosen = config(memory_qos=MemoryQoSSettings(enabled=True))
+    chosen = config(MemoryQoSSettings(enabled=True))
     assert updated(app, asked, chosen=chosen).files == {
         "memory.max": str(GIB),
         "memory.high": "max",
@@ -139,7 +135,7 @@ def test_a_burst_that_is_in_nobodys_way_is_sent_as_none(quota: Amount) -> None:
     for chosen in (
         DEFAULT_CONFIG,
         # Without a quota, this one has nothing to say either.
-        config(cpu_burst=CPUBurstSettings(enabled=quota is UNLIMITED, percent=80)),
+        config(CPUBurstSettings(enabled=quota is UNLIMITED, percent=80)),
     ):
         decision = updated(having({BURST: "80000"}), asked, chosen=chosen)
         assert decision.files[BURST] == "0"
@@ -160,7 +156,7 @@ def test_without_a_new_quota_a_burst_stays() -> None:
     assert BURST not in updated(having({BURST: "80000"}), Resources(shares=5)).files
 
 
-BURSTING = config(cpu_burst=CPUBurstSettings(enabled=True, percent=80))
+BURSTING = config(CPUBurstSettings(enabled=True, percent=80))
 
 
 def test_a_burst_that_only_we_know_of_counts() -> None:
@@ -222,7 +218,7 @@ def test_a_runtime_that_drops_unified_gets_shares_when_the_container_is_awake() 
     assert decision.cleared == ()
     assert own_writes(decision)[0] == ("cpu.idle", "0", When.BEFORE)
     assert ("cpu.weight", "100", When.AFTER) in own_writes(decision)
-    decision = updated(having(IDLE, shares=None), facts=replace(CRIO, writable=False))
+    decision = updated(having(IDLE, shares=None), facts=CRIO._replace(writable=False))
     assert (decision.files, decision.cleared) == ({}, ("cpu.shares",))
 
 
@@ -246,9 +242,7 @@ def test_the_least_weight_may_take_the_place_of_idle(facts: NodeFacts) -> None:
     level = CPUQoSSettings(
         enabled=True, level=QoSLevel.BE, equivalent=Equivalent.WEIGHT
     )
-    decision = updated(
-        having(IDLE, shares=None), facts=facts, chosen=config(cpu_qos=level)
-    )
+    decision = updated(having(IDLE, shares=None), facts=facts, chosen=config(level))
     assert decision.files["cpu.idle"] == "0"
     if facts.writable:
         assert decision.files["cpu.weight"] == "1"
@@ -260,7 +254,7 @@ def test_the_least_weight_may_take_the_place_of_idle(facts: NodeFacts) -> None:
 def test_an_idle_that_is_still_wanted_stays() -> None:
     """It is none of what is left over."""
     level = CPUQoSSettings(enabled=True, level=QoSLevel.BE)
-    decision = updated(having(IDLE, shares=None), chosen=config(cpu_qos=level))
+    decision = updated(having(IDLE, shares=None), chosen=config(level))
     assert decision.files["cpu.idle"] == "1"
     assert decision.cleared == ("cpu.shares",)
 
@@ -268,8 +262,8 @@ def test_an_idle_that_is_still_wanted_stays() -> None:
 # The conversion
 
 OFF = config(
-    resources=ResourcesSettings(enabled=False),
-    cpu_burst=CPUBurstSettings(enabled=True),
+    ResourcesSettings(enabled=False),
+    CPUBurstSettings(enabled=True),
 )
 CORE = {"cpu.weight": "59", "cpu.max": "100000 100000", "memory.max": str(GIB)}
 
@@ -287,7 +281,7 @@ def test_old_numbers_do_not_come_back(shown: bool) -> None:
 
 def test_they_follow_as_the_conversion_would() -> None:
     """Under systemd, in whole percents of a CPU."""
-    facts = replace(NODE, driver="systemd")
+    facts = NODE._replace(driver="systemd")
     asked = Resources(quota_us=12_345)
     files = updated(having(CORE), asked, facts, OFF).files
     assert files == {"cpu.max": "13000 100000"}
@@ -306,9 +300,9 @@ def test_numbers_that_cannot_be_converted_fail_the_update_that_we_would_undo(
 def test_such_an_update_goes_on_if_the_user_wants_it_so(enabled: bool) -> None:
     """Or if nothing of ours is in its way."""
     settings = ResourcesSettings(enabled=enabled, fail_lost_update=False)
-    chosen = config(resources=settings)
+    chosen = config(settings)
     decision = updated(having(CORE), Resources(quota_us=5), chosen=chosen)
     assert decision.files == {}
-    strict = config(resources=ResourcesSettings(enabled=enabled))
+    strict = config(ResourcesSettings(enabled=enabled))
     decision = updated(having({}), Resources(quota_us=5), chosen=strict)
     assert decision.files == {}
