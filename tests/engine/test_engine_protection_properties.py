@@ -195,7 +195,7 @@ def test_an_update_lowers_what_an_annotation_set_earlier(
 
 
 def test_an_annotation_gets_its_own_back_when_there_is_room_again() -> None:
-    """A protection that an earlier limit lowered is raised to the annotation's value."""
+    """A protection that an earlier limit lowered is raised again."""
     was = {"memory.low": str(128 * MIB)}
     container = container_with(128, was)._replace(ours=was)
     pod = annotated(**{"memory.low": str(200 * MIB)})

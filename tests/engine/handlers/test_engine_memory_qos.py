@@ -138,7 +138,7 @@ def test_never_memory_high_on_an_old_kernel(kernel: tuple[int, int] | None) -> N
 
 
 def test_the_first_kernel_that_is_safe() -> None:
-    """The first kernel with memory.high is 5.9 itself."""
+    """memory.high is set from kernel 5.9 on, 5.9 included."""
     facts = NODE._replace(kernel=(5, 9))
     assert "memory.high" in decided(asking(0), facts=facts).files
 
@@ -210,7 +210,7 @@ def test_the_factor_can_be_switched_off() -> None:
 def test_where_the_request_comes_from(
     pod: Pod, container: Container, amount: int, confidence: str, source: str
 ) -> None:
-    """An annotation, else the pod's resources, else an estimate; the source is shown."""
+    """An annotation, else the pod's resources, else an estimate, each named."""
     decision = decided(container, pod)
     assert decision.files["memory.low"] == str(amount)
     why = decision.why("memory.low")
