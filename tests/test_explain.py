@@ -72,7 +72,7 @@ def test_every_source_field_was_sent_or_is_absent() -> None:
     [(Curve.KEP, "39"), (Curve.QUADRATIC, "100"), (Curve.PROPORTIONAL, "100")],
 )
 def test_the_curve_is_the_one_asked_for(curve: Curve, weight: str) -> None:
-    """And is said."""
+    """The result names the curve."""
     pod = explained({"requests": {"cpu": 1}}, curve)
     assert pod.curve == curve.value
     assert pod.containers[0].files[0].value == weight
@@ -117,24 +117,24 @@ def test_the_pods_cgroup(
 
 
 def test_an_unknown_uid_is_recognisable() -> None:
-    """In both paths."""
+    """Both paths show that the UID is not known."""
     assert all("pod<uid>" in path for path in explained({}).cgroups.values())
 
 
 def test_a_uid_that_no_cgroup_can_have_is_refused() -> None:
-    """It would lead elsewhere."""
+    """Such a UID could name another directory."""
     with pytest.raises(ConfigError, match="expected a name without"):
         explained({}, uid="../x")
 
 
 def test_a_value_that_no_file_can_hold_is_refused() -> None:
-    """With the container and the field."""
+    """The message names the container and the field."""
     with pytest.raises(ConfigError, match=r"^container app: cpu\.quota: \d+, expected"):
         explained({"limits": {"cpu": "1G"}})
 
 
 def test_it_is_ready_for_json() -> None:
-    """Nothing but plain values."""
+    """The result consists of plain values."""
     pod = explained({"limits": {"cpu": 0.5}})
     assert json.loads(json.dumps(dataclasses.asdict(pod)))["qos_class"] == "Burstable"
 

@@ -39,7 +39,7 @@ def test_an_empty_file_is_all_defaults(text: str) -> None:
 
 
 def test_every_key() -> None:
-    """Ends where it belongs."""
+    """Every key of the file sets the field that it stands for."""
     config = parse_config(
         """
         curve: kep
@@ -144,7 +144,7 @@ def test_every_key() -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_path(text: str, message: str) -> None:
-    """In one line that begins with the file."""
+    """The message is one line that begins with the file's name."""
     with pytest.raises(ConfigError, match=message) as raised:
         parse_config(text, "x.yaml")
     assert str(raised.value).startswith("x.yaml: ")
@@ -152,7 +152,7 @@ def test_a_mistake_is_told_with_its_path(text: str, message: str) -> None:
 
 
 def test_the_failure_policy_is_that_of_handlers_without_one() -> None:
-    """And a rule's is its own."""
+    """A handler's own policy wins, in the file and in a rule."""
     config = parse_config(
         """
         failurePolicy: fail
@@ -171,7 +171,7 @@ def test_the_failure_policy_is_that_of_handlers_without_one() -> None:
 
 
 def test_a_rules_burst_takes_the_place_of_the_files() -> None:
-    """Either way of saying it replaces the other."""
+    """Percent replaces microseconds, and the other way round."""
     config = parse_config(
         "cpuBurst: {microseconds: 5}\nrules: [{match: {}, cpuBurst: {percent: 7}}]", "x"
     )
@@ -181,7 +181,7 @@ def test_a_rules_burst_takes_the_place_of_the_files() -> None:
 
 
 def test_null_switches_off_what_the_file_switched_on() -> None:
-    """A rule can take a factor away."""
+    """A rule can remove a factor that the file sets."""
     config = parse_config(
         "memoryQoS: {swap: max}\n"
         "rules: [{match: {}, memoryQoS: {throttlingFactor: null, swap: null}}]",
@@ -194,7 +194,7 @@ def test_null_switches_off_what_the_file_switched_on() -> None:
 
 
 def test_origins_name_the_place() -> None:
-    """So that a decision can say who set what."""
+    """A decision can say which place in the file set a value."""
     config = parse_config(
         "cpuBurst: {percent: 5}\nrules: [{match: {}, memoryQoS: {swap: 0}}]", "x"
     )
@@ -230,14 +230,14 @@ def test_the_example_is_valid() -> None:
 def test_an_update_that_would_be_lost_fails_unless_the_file_says_otherwise(
     text: str, fails: bool
 ) -> None:
-    """Silence is not a wish: kubelet is to learn that a resize did not happen."""
+    """Without a policy in the file, kubelet has to learn that a resize failed."""
     config = parse_config(text, "x")
     assert config.engine.base.resources.fail_lost_update is fails
     assert config.engine.without_handlers().base.resources.fail_lost_update is fails
 
 
 def test_the_schema_is_that_of_the_code() -> None:
-    """Whoever changes the one makes the other anew: see its own comment."""
+    """After a change of the types, the schema has to be made again."""
     schema = json.loads((DEPLOY / "config.schema.json").read_text(encoding="utf-8"))
     made = msgspec.json.schema(file_type())
     assert {key: schema[key] for key in made} == json.loads(json.dumps(made))

@@ -1,4 +1,4 @@
-"""YAML as it is read everywhere: nothing is overruled without a word."""
+"""Reading YAML: a key that occurs twice is an error."""
 
 from __future__ import annotations
 
@@ -63,17 +63,17 @@ def test_a_key_that_stands_twice_is_refused(text: str, message: str) -> None:
     ],
 )
 def test_the_same_key_elsewhere_is_fine(text: str, expected: list[object]) -> None:
-    """Merging is there to overrule; other mappings and documents are others."""
+    """Merges may override keys; other mappings and documents may have the same keys."""
     assert load_documents(text, "file.yaml") == expected
 
 
 def test_what_contains_itself_is_looked_at_once() -> None:
-    """An alias may lead back, which is for the reader of the document to refuse."""
+    """An alias may lead back to its own mapping, and the search still ends."""
     [document] = load_documents("a: &a [*a]", "file.yaml")
     assert document["a"][0] is document["a"]
 
 
 def test_what_has_no_meaning_as_a_key_is_no_yaml() -> None:
-    """A list cannot be one, twice or once."""
+    """A list cannot be a key, whether it occurs once or twice."""
     with pytest.raises(ConfigError, match=r"^file\.yaml: not YAML: .*unhashable"):
         load_documents("? [1]\n: 2\n? [1]\n: 3", "file.yaml")

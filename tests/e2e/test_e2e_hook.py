@@ -161,7 +161,7 @@ def test_a_broken_configuration_does_not_stop_a_container(
     assert (held["cpu.max.burst"], held["memory.high"]) == ("0", "max")
 
 
-@pytest.mark.parametrize("module", ["engine.deciding", "engine.settings"])
+@pytest.mark.parametrize("module", ["engine.decide", "engine.settings"])
 def test_a_broken_engine_does_not_stop_a_container(
     hooked: Machine, kubelet: Kubelet, module: str
 ) -> None:

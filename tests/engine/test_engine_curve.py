@@ -32,13 +32,13 @@ def test_one_container_of_one_cpu_tells(weight: int, curve: Curve) -> None:
     st.lists(st.integers(1100, 100_000), min_size=1, max_size=20),
 )
 def test_every_curve_is_recognised(curve: Curve, shares: list[int]) -> None:
-    """From whatever containers it wrote."""
+    """Containers that a runtime wrote by any curve show that curve."""
     seen = [Observation(one, weight_of(one, curve)) for one in shares]
     assert recognise_curve(seen).curve is curve
 
 
 def test_siblings_come_first() -> None:
-    """Weights compare siblings only, whatever the rest of the node has."""
+    """A pod's own containers count first, as weights compare siblings only."""
     seen = [
         Observation(1024, 39, "a"),
         *(Observation(1024, 100, "b") for _ in range(5)),
@@ -59,7 +59,7 @@ def test_siblings_come_first() -> None:
     ],
 )
 def test_nothing_to_learn_from(seen: list[Observation]) -> None:
-    """Then what current runtimes do, and it is said to be a guess."""
+    """Without a container that shows a curve, it is quadratic, and not certain."""
     found = recognise_curve(seen)
     assert found.curve is Curve.QUADRATIC
     assert not found.certain
@@ -67,7 +67,7 @@ def test_nothing_to_learn_from(seen: list[Observation]) -> None:
 
 
 def test_a_mixture_is_not_certain() -> None:
-    """The majority decides: somebody else may have written a few."""
+    """The curve of most containers is taken, and it is not certain."""
     seen = [Observation(1024, 39)] * 3 + [Observation(1024, 100)]
     found = recognise_curve(seen)
     assert found.curve is Curve.KEP
@@ -76,7 +76,7 @@ def test_a_mixture_is_not_certain() -> None:
 
 
 def test_what_may_be_ours_counts_if_it_is_not_like_us() -> None:
-    """Our fallback is quadratic, so whoever wrote another curve was not us."""
+    """A weight on another curve than nriplugin's fallback was not written by it."""
     found = recognise_curve([Observation(1024, 39, made_by_us=None)])
     assert found.curve is Curve.KEP
     assert found.certain
@@ -84,7 +84,7 @@ def test_what_may_be_ours_counts_if_it_is_not_like_us() -> None:
 
 
 def test_what_may_be_ours_and_is_like_us_counts_last() -> None:
-    """However many there are: they may all have followed our own fallback."""
+    """Quadratic weights that nriplugin may have written count after all others."""
     doubtful = [Observation(1024, 100, "a", made_by_us=None)] * 5
     found = recognise_curve([*doubtful, Observation(1024, 39, "b")], "a")
     assert found.curve is Curve.KEP
@@ -92,7 +92,7 @@ def test_what_may_be_ours_and_is_like_us_counts_last() -> None:
 
 
 def test_only_what_may_be_ours_is_not_certain() -> None:
-    """It is followed, as it is what we would do anyway, and said to be a guess."""
+    """Quadratic weights alone that nriplugin may have written leave it uncertain."""
     found = recognise_curve([Observation(1024, 100, made_by_us=None)] * 2)
     assert found.curve is Curve.QUADRATIC
     assert not found.certain
@@ -101,7 +101,7 @@ def test_only_what_may_be_ours_is_not_certain() -> None:
 
 
 def test_what_is_known_not_to_be_ours_outweighs_doubt() -> None:
-    """A quadratic container of the runtime's own makes it certain."""
+    """One quadratic container that the runtime wrote makes the curve certain."""
     theirs = Observation(2048, weight_of(2048, Curve.QUADRATIC))
     found = recognise_curve([Observation(1024, 100, made_by_us=None), theirs])
     assert found.curve is Curve.QUADRATIC
@@ -110,13 +110,13 @@ def test_what_is_known_not_to_be_ours_outweighs_doubt() -> None:
 
 
 def test_a_minority_of_old_containers_does_not_win() -> None:
-    """A node whose runtime was upgraded has a few that still show the old curve."""
+    """After an upgrade of the runtime, a few containers still show the old curve."""
     seen = [Observation(512, 20), *[Observation(512, 59)] * 4]
     assert recognise_or_continue(seen).curve is Curve.QUADRATIC
 
 
 def test_only_where_all_are_ours_do_ours_count() -> None:
-    """And a single one that is not ours is worth more than all of them."""
+    """One container that nriplugin did not write counts more than all that it did."""
     ours = [Observation(512, 20, made_by_us=True)] * 4
     assert recognise_or_continue(ours).curve is Curve.KEP
     theirs = Observation(1024, 100)

@@ -34,7 +34,7 @@ def decided(resources: Resources, pod: Pod) -> Decision:
 
 
 def test_every_door_gives_the_same_decision() -> None:
-    """Messages as they come, with their maps, and plain values."""
+    """Messages with their protobuf maps give the same decision as plain values."""
     message = nri.LinuxResources(unified={"pids.max": "7"})
     message.cpu.shares.value = 512
     message.cpu.quota.value = 50_000
@@ -88,7 +88,7 @@ given_resources = st.builds(
 @settings(max_examples=100, deadline=None)
 @given(given_resources)
 def test_without_a_configuration_it_is_the_conversion(resources: Resources) -> None:
-    """Of the core files, less what is explicit; at creation and at an update."""
+    """The core files are the converted ones, less explicit ones, at any time."""
     expected = {
         file: value
         for file, value, rule in convert(resources).derived

@@ -191,7 +191,7 @@ def row_name(handler: str, oci: str | None, driver: str) -> str:
 def test_a_container_is_made(
     handler: str, runtime: tuple[str, str], oci: str | None, driver: str
 ) -> None:
-    """All runtimes take `unified` then; only idle depends on who writes it."""
+    """All runtimes take `unified` at creation; only the way of cpu.idle differs."""
     app = APP._replace(memory_request_bytes=256 * MIB)
     facts = facts_of(runtime, oci, driver)
     decision = decide(POD_WITH_ANNOTATION, app, facts, CONFIGS[handler])
@@ -224,7 +224,7 @@ def test_a_container_is_resized(
 def test_a_node_of_version_1_gets_nothing(
     handler: str, runtime: tuple[str, str], oci: str | None, driver: str
 ) -> None:
-    """Whatever it is otherwise."""
+    """On cgroup v1, no runtime, driver or handler makes a difference."""
     facts = facts_of(runtime, oci, driver, cgroup_version=1)
     chosen = CONFIGS[handler]
     app = APP._replace(memory_request_bytes=256 * MIB)
@@ -274,6 +274,6 @@ def converted() -> dict[str, str]:
 
 
 def test_the_matrix_has_every_handler() -> None:
-    """A new one is not forgotten here."""
+    """The test fails for a handler that has no row here."""
     active = {name for chosen in CONFIGS.values() for name in chosen.base.active}
     assert set(CONFIGS) == active == {one.name for one in table.HANDLERS}

@@ -115,7 +115,7 @@ def test_an_annotation_of_a_handler_that_is_off_is_not_a_mistake() -> None:
 
 @registered
 def test_its_failure_is_its_own() -> None:
-    """A value that the kernel refuses stops this handler, or the request."""
+    """A value that the kernel refuses stops only this handler, or fails the request."""
     pod = POD._replace(annotations={FOREIGN_KEY: "many"})
     decision = decide(pod, APP, NODE, parse_config(ON, "x").engine)
     assert refusals(decision) == {(NAME, "conversion"): 1}

@@ -1,4 +1,4 @@
-"""Whatever comes in, what goes out is valid, or refused and counted."""
+"""For any input, every value of a decision is valid, or refused and counted."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_same_inputs_give_the_same_decision(
 def test_without_a_configuration_only_the_core_leaves(
     pod: Pod, container: Container, facts: NodeFacts
 ) -> None:
-    """Whatever the pod's annotations say."""
+    """No annotation of a pod changes that."""
     decision = decide(pod, container, facts, DEFAULT_CONFIG)
     assert set(decision.files) <= CORE_FILES
     assert decision.writes == []

@@ -1,4 +1,4 @@
-"""No protection above what a container may use, whoever asks for either."""
+"""No more protected memory than a container may use, whichever handlers set it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def wishes_of(unified: Mapping[str, str]) -> dict[str, str]:
 def test_no_created_container_has_more_protected_than_it_may_use(
     pod: Pod, container: Container, facts: NodeFacts, config: EngineConfig
 ) -> None:
-    """Whatever handlers, annotations and kubelet's own values come together."""
+    """This holds for any mixture of handlers, annotations and kubelet's values."""
     container = container._replace(ours=None)
     decision = decide(pod, container, facts, config)
     foreign = wishes_of(container.resources.unified)
@@ -186,7 +186,7 @@ def test_kubelets_own_protection_stays_and_our_memory_high_goes() -> None:
 def test_an_update_lowers_what_an_annotation_set_earlier(
     asked: Resources, low: int | None
 ) -> None:
-    """It is not changed by an update, unless the container may use less now."""
+    """An update changes an annotation's value only if the container may use less."""
     was = {"memory.low": str(200 * MIB)}
     container = container_with(256, was)._replace(ours=was)
     pod = annotated(**was)
@@ -195,7 +195,7 @@ def test_an_update_lowers_what_an_annotation_set_earlier(
 
 
 def test_an_annotation_gets_its_own_back_when_there_is_room_again() -> None:
-    """What an earlier limit took from it was never the pod's wish."""
+    """A protection that an earlier limit lowered is raised again."""
     was = {"memory.low": str(128 * MIB)}
     container = container_with(128, was)._replace(ours=was)
     pod = annotated(**{"memory.low": str(200 * MIB)})

@@ -1,4 +1,4 @@
-"""What we once set and nobody wants any more, at an update."""
+"""Values that nriplugin set and no handler asks for now, at an update."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def own_writes(decision: Decision) -> list[tuple[str, str, When]]:
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_memory_is_neither_throttled_nor_protected_any_more(shown: bool) -> None:
-    """What followed from the old limit has no place beside the new one."""
+    """A new memory limit ends the values that followed from the old one."""
     decision = updated(having(MEMORY, shown=shown))
     assert decision.files == {**RESIZED, **NEUTRAL}
     assert decision.why("memory.high").handler == "updates"
@@ -77,18 +77,18 @@ def test_memory_is_neither_throttled_nor_protected_any_more(shown: bool) -> None
 
 
 def test_it_is_said_once() -> None:
-    """What is as it was without us needs no answer."""
+    """A file that has its default value already is not sent again."""
     assert updated(having(NEUTRAL)).files == RESIZED
 
 
 def test_a_runtime_that_still_sends_it_is_told_again() -> None:
-    """Whatever we believe to have told it."""
+    """The value that the runtime keeps counts, not the one in nriplugin's record."""
     app = having(MEMORY)._replace(ours=NEUTRAL)
     assert updated(app).files == {**RESIZED, **NEUTRAL}
 
 
 def test_other_updates_leave_memory_alone() -> None:
-    """Handlers speak about it only when the limit changes, so nothing is known."""
+    """An update without a memory limit does not show which values are still wanted."""
     assert updated(having(MEMORY), Resources(shares=1024)).files == {
         "cpu.weight": "100"
     }
@@ -96,7 +96,7 @@ def test_other_updates_leave_memory_alone() -> None:
 
 
 def test_only_what_is_ours() -> None:
-    """Kubelet's own values are not ours to take back."""
+    """Values that kubelet set are not ended."""
     theirs = having(MEMORY)
     assert updated(theirs._replace(ours=None)).files == RESIZED
     assert updated(theirs._replace(ours={})).files == RESIZED
@@ -120,7 +120,7 @@ def test_a_handler_that_has_nothing_to_say_leaves_nothing_behind() -> None:
 
 
 def test_a_burst_above_the_new_quota_goes_first() -> None:
-    """Or the kernel refuses the quota, and the resize fails for nobody's sake."""
+    """Else the kernel refuses the quota, and the resize fails for no reason."""
     decision = updated(having({BURST: "80000"}))
     assert decision.files == {**RESIZED, BURST: "0"}
     assert own_writes(decision) == [(BURST, "0", When.BEFORE)]
@@ -130,7 +130,7 @@ def test_a_burst_above_the_new_quota_goes_first() -> None:
 
 @pytest.mark.parametrize("quota", [90_000, UNLIMITED])
 def test_a_burst_that_is_in_nobodys_way_is_sent_as_none(quota: Amount) -> None:
-    """Any order of writing is valid; later, it might be in the way."""
+    """A burst below the new quota is ended too: a later quota may be lower."""
     asked = Resources(quota_us=quota, period_us=100_000)
     for chosen in (
         DEFAULT_CONFIG,
@@ -144,7 +144,7 @@ def test_a_burst_that_is_in_nobodys_way_is_sent_as_none(quota: Amount) -> None:
 
 
 def test_a_burst_in_the_way_is_said_where_nobody_can_lower_it() -> None:
-    """The update may fail."""
+    """Without the executor the update may fail, and a warning says so."""
     decision = updated(having({BURST: "80000"}), facts=READ_ONLY)
     assert decision.writes == []
     [warning] = decision.warnings
@@ -152,7 +152,7 @@ def test_a_burst_in_the_way_is_said_where_nobody_can_lower_it() -> None:
 
 
 def test_without_a_new_quota_a_burst_stays() -> None:
-    """Whether it is wanted shows when a quota comes."""
+    """Only an update with a quota shows whether the burst is still wanted."""
     assert BURST not in updated(having({BURST: "80000"}), Resources(shares=5)).files
 
 
@@ -160,7 +160,7 @@ BURSTING = config(CPUBurstSettings(enabled=True, percent=80))
 
 
 def test_a_burst_that_only_we_know_of_counts() -> None:
-    """The container may have been unlimited, and its runtime shows nothing."""
+    """A runtime that hides `unified` may keep a burst that only the record shows."""
     old = Resources(shares=512)
     app = APP._replace(resources=old, ours={BURST: "80000"})
     decision = updated(app, chosen=BURSTING)
@@ -169,7 +169,7 @@ def test_a_burst_that_only_we_know_of_counts() -> None:
 
 
 def test_a_burst_that_was_raised_behind_the_runtimes_back_counts() -> None:
-    """The runtime keeps what it was sent, which was less."""
+    """The runtime keeps a lower burst than nriplugin wrote after the last update."""
     stored = TYPICAL._replace(quota_us=400_000, unified={BURST: "50000"})
     app = APP._replace(resources=stored, ours={BURST: "320000"})
     asked = Resources(quota_us=200_000, period_us=100_000)
@@ -199,7 +199,7 @@ def test_a_runtime_that_was_never_told_of_idle_is_not_told_now() -> None:
 
 
 def test_where_nobody_can_wake_it_idle_ends_without_a_weight() -> None:
-    """The next update brings the weight, as it finds the container awake."""
+    """The next update brings the weight, as the container is not idle by then."""
     decision = updated(having(IDLE, shares=None), facts=READ_ONLY)
     assert decision.writes == []
     assert decision.cleared == ("cpu.shares",)
@@ -212,7 +212,7 @@ def test_where_nobody_can_wake_it_idle_ends_without_a_weight() -> None:
 
 
 def test_a_runtime_that_drops_unified_gets_shares_when_the_container_is_awake() -> None:
-    """It makes the weight itself, and we write ours when it is done."""
+    """It makes a weight of shares, and nriplugin writes its own afterwards."""
     decision = updated(having(IDLE, shares=None), facts=CRIO)
     assert decision.files == {}
     assert decision.cleared == ()
@@ -231,14 +231,14 @@ def test_an_update_without_a_weight_leaves_it_idle() -> None:
 
 
 def test_shares_that_the_runtime_has_are_written_at_every_update() -> None:
-    """So it has to be awake, although nobody asks for a weight."""
+    """So the container must not be idle, although the update has no shares."""
     decision = updated(having(IDLE, shown=False), Resources(memory_limit_bytes=MIB))
     assert own_writes(decision) == [("cpu.idle", "0", When.BEFORE)]
 
 
 @pytest.mark.parametrize("facts", [NODE, READ_ONLY])
 def test_the_least_weight_may_take_the_place_of_idle(facts: NodeFacts) -> None:
-    """By a new configuration, and never both at a time."""
+    """A new configuration replaces idle by the least weight, never beside it."""
     level = CPUQoSSettings(
         enabled=True, level=QoSLevel.BE, equivalent=Equivalent.WEIGHT
     )
@@ -252,7 +252,7 @@ def test_the_least_weight_may_take_the_place_of_idle(facts: NodeFacts) -> None:
 
 
 def test_an_idle_that_is_still_wanted_stays() -> None:
-    """It is none of what is left over."""
+    """A value that a handler still asks for is not ended."""
     level = CPUQoSSettings(enabled=True, level=QoSLevel.BE)
     decision = updated(having(IDLE, shares=None), chosen=config(level))
     assert decision.files["cpu.idle"] == "1"
@@ -270,7 +270,7 @@ CORE = {"cpu.weight": "59", "cpu.max": "100000 100000", "memory.max": str(GIB)}
 
 @pytest.mark.parametrize("shown", [True, False])
 def test_old_numbers_do_not_come_back(shown: bool) -> None:
-    """The runtime would write them after those of the request."""
+    """Else the runtime would write the old values after the numbers of the request."""
     decision = updated(having(CORE, shown=shown), chosen=OFF)
     assert decision.files == RESIZED
     assert "although it is off" in decision.why("cpu.max").rule.text
@@ -280,7 +280,7 @@ def test_old_numbers_do_not_come_back(shown: bool) -> None:
 
 
 def test_they_follow_as_the_conversion_would() -> None:
-    """Under systemd, in whole percents of a CPU."""
+    """Under systemd the quota is rounded to whole percents of a CPU."""
     facts = NODE._replace(driver="systemd")
     asked = Resources(quota_us=12_345)
     files = updated(having(CORE), asked, facts, OFF).files
@@ -298,7 +298,7 @@ def test_numbers_that_cannot_be_converted_fail_the_update_that_we_would_undo(
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_such_an_update_goes_on_if_the_user_wants_it_so(enabled: bool) -> None:
-    """Or if nothing of ours is in its way."""
+    """It also goes on if the runtime keeps no value of nriplugin for its files."""
     settings = ResourcesSettings(enabled=enabled, fail_lost_update=False)
     chosen = config(settings)
     decision = updated(having(CORE), Resources(quota_us=5), chosen=chosen)

@@ -64,13 +64,13 @@ def burst(rules: str, pod: Pod = VOLCANO, container: Container = APP) -> str | N
     ],
 )
 def test_what_a_rule_matches(match: str, matches: bool) -> None:
-    """All of its conditions have to hold, and each any of its names."""
+    """All conditions have to hold, and for each of them one of its names."""
     found = burst(f"[{{match: {match}, cpuBurst: {{percent: 10}}}}]")
     assert (found == "10000") is matches
 
 
 def test_a_pod_without_a_group_is_in_none() -> None:
-    """Not even in one called anything."""
+    """It does not even match a rule for the group `*`."""
     for key in ("podGroup", "job", "queue", "task"):
         rule = f"[{{match: {{{key}: '*'}}, cpuBurst: {{percent: 10}}}}]"
         assert burst(rule, POD) is None
@@ -78,7 +78,7 @@ def test_a_pod_without_a_group_is_in_none() -> None:
 
 
 def test_the_first_match_wins() -> None:
-    """The others are not looked at, nor mixed in."""
+    """Later rules are not tried, and their settings are not mixed in."""
     rules = """
     - match: {container: other}
       cpuBurst: {percent: 10}
@@ -96,7 +96,7 @@ def test_the_first_match_wins() -> None:
 
 
 def test_two_tasks_of_one_group_have_two_policies() -> None:
-    """The same for all members of a task on the node."""
+    """All members of a task on the node get the settings of its rule."""
     rules = """
     - match: {podGroup: train-1234, task: ps}
       cpuBurst: {percent: 10}
@@ -113,7 +113,7 @@ def test_two_tasks_of_one_group_have_two_policies() -> None:
 
 
 def test_a_rule_changes_only_what_it_names() -> None:
-    """Over the file, which is over the defaults."""
+    """All other settings are the file's, and after those the defaults."""
     text = """
     memoryQoS: {enabled: true, throttlingFactor: 0.5, protection: false}
     rules:
@@ -187,5 +187,5 @@ def test_hostile_text_costs_nothing() -> None:
     ],
 )
 def test_stars(pattern: str, text: str, matches: bool) -> None:
-    """Stand for anything, and nothing else is special."""
+    """A `*` stands for any characters, and no other character is special."""
     assert (compile_patterns([pattern]).fullmatch(text) is not None) is matches

@@ -64,13 +64,13 @@ def test_only_what_is_asked_for(asked: Resources, files: dict[str, str]) -> None
 
 
 def test_explicit_values_of_the_request_win() -> None:
-    """Kubelet's own."""
+    """cgroup v2 values that kubelet sends in an update are not overwritten."""
     asked = TYPICAL._replace(unified={"memory.max": "max"})
     assert set(updated(asked).files) == CORE_FILES - {"memory.max"}
 
 
 def test_stored_values_count_if_they_are_not_ours() -> None:
-    """Runtimes keep what was once sent, and show it."""
+    """A runtime keeps and shows earlier values; those of others count as explicit."""
     stored = TYPICAL._replace(unified={"cpu.weight": "7", "cpu.max": "1000 1000"})
     app = APP._replace(resources=stored)
     assert set(updated(TYPICAL, app).files) == CORE_FILES
@@ -143,7 +143,7 @@ def test_swap_is_kept(old_limit: Any, old_swap: Any, value: str | None) -> None:
 
 @pytest.mark.parametrize("answer", ["files", "cleared"])
 def test_swap_is_kept_whoever_answers(answer: str) -> None:
-    """An answer replaces the request, even one without memory.max."""
+    """Any answer to an update makes the runtime set swap, also without memory.max."""
     burst = CPUBurstSettings(enabled=True, percent=50)
     idle = CPUQoSSettings(enabled=True, level=QoSLevel.BE)
     chosen = config(
@@ -160,7 +160,7 @@ def test_swap_is_kept_whoever_answers(answer: str) -> None:
 
 @pytest.mark.parametrize("where", ["stored", "asked"])
 def test_explicit_swap_is_left_alone(where: str) -> None:
-    """The runtime writes it after its own."""
+    """The runtime writes an explicit memory.swap.max after its own."""
     unified = {"memory.swap.max": "4096"}
     old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
     asked = Resources(memory_limit_bytes=MIB)
@@ -173,7 +173,7 @@ def test_explicit_swap_is_left_alone(where: str) -> None:
 
 
 def test_a_limit_below_use_is_said() -> None:
-    """It is kubelet's decision, but nobody should wonder."""
+    """The limit is kubelet's decision and is set; a warning names it."""
     asked = Resources(memory_limit_bytes=MIB)
     decision = updated(asked, memory_bytes=2 * MIB)
     assert decision.files == {"memory.max": str(MIB)}
@@ -191,7 +191,7 @@ THROTTLING = {
 
 @pytest.mark.parametrize("handler", THROTTLING)
 def test_throttling_below_use_is_said(handler: str) -> None:
-    """The container will be slowed down at once."""
+    """A warning says that the container will be slowed down immediately."""
     app = APP._replace(memory_request_bytes=0)
     asked = Resources(memory_limit_bytes=GIB)
     chosen = THROTTLING[handler]
@@ -202,7 +202,7 @@ def test_throttling_below_use_is_said(handler: str) -> None:
 
 
 def test_throttling_below_use_by_annotation_is_said() -> None:
-    """Of a container that exists; max is below nothing."""
+    """It concerns containers that exist; `max` is never below the use."""
     for value, count in (("4096", 1), ("8192", 0), ("max", 0)):
         pod = POD._replace(annotations={f"memory.high{SUFFIX}": value})
         chosen = EngineConfig(base=EVERYTHING_ON.replace(MemoryQoSSettings()))
@@ -254,7 +254,7 @@ def test_raising_above_the_old_quota_raises_the_burst_last() -> None:
 
 
 def test_without_an_executor_the_danger_is_said() -> None:
-    """The update may fail, and only kubelet's own numbers are to blame."""
+    """The update may fail by kubelet's own numbers, and a warning says so."""
     facts = NODE._replace(writable=False)
     decision = bursting(100_000, 50_000, facts)
     assert decision.writes == []
@@ -263,13 +263,13 @@ def test_without_an_executor_the_danger_is_said() -> None:
 
 
 def test_the_stored_burst_counts() -> None:
-    """It may be another than today's configuration gives."""
+    """The burst of the container may come from an earlier configuration."""
     decision = bursting(100_000, 90_000, stored={BURST: "95000"})
     assert own_writes(decision) == [(BURST, "72000", When.BEFORE)]
 
 
 def test_the_pods_burst_follows() -> None:
-    """Pod before container, as at creation."""
+    """The pod's burst is written before the container's, as at creation."""
     first = bursting(100_000, 50_000).writes[0]
     assert (first.level, first.when) == (Level.POD, When.BEFORE)
 
@@ -294,7 +294,7 @@ def idle_by(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_an_idle_container_stays_idle(idle_by: dict[str, Any]) -> None:
-    """With shares cleared again, or the runtime writes a weight, which fails."""
+    """Shares are cleared again; else the runtime would fail on writing a weight."""
     decision = updated(Resources(shares=1024), CLEARED, **idle_by)
     assert decision.files == {"cpu.idle": "1"}
     assert decision.cleared == ("cpu.shares",)
@@ -304,7 +304,7 @@ def test_an_idle_container_stays_idle(idle_by: dict[str, Any]) -> None:
 def test_an_update_without_shares_leaves_an_idle_container_alone(
     idle_by: dict[str, Any],
 ) -> None:
-    """There is nothing to clear."""
+    """The runtime writes no weight then, so nothing has to be sent."""
     decision = updated(Resources(memory_limit_bytes=MIB), CLEARED, **idle_by)
     assert set(decision.files) == {"memory.max"}
     assert decision.writes == []
@@ -320,7 +320,7 @@ def test_an_update_without_shares_leaves_an_idle_container_alone(
 def test_shares_that_the_runtime_kept(
     container: Container, facts: NodeFacts, idle_by: dict[str, Any]
 ) -> None:
-    """Awake while the runtime writes its weight, idle again afterwards."""
+    """The container is not idle while the runtime writes the weight of kept shares."""
     decision = updated(Resources(shares=1024), container, facts, **idle_by)
     assert own_writes(decision) == [
         ("cpu.idle", "0", When.BEFORE),
@@ -330,7 +330,7 @@ def test_shares_that_the_runtime_kept(
 
 
 def test_two_who_want_the_same_container_idle_do_it_once() -> None:
-    """Written twice, it would be awake for a moment for nothing."""
+    """A second pair of writes would end idle for a moment for no reason."""
     for facts, count in ((NODE, 0), (NODE._replace(oci_runtime="kata"), 2)):
         app = CLEARED if count == 0 else APP
         decision = updated(Resources(shares=5), app, facts, IDLE, BY_ANNOTATION)
@@ -339,7 +339,7 @@ def test_two_who_want_the_same_container_idle_do_it_once() -> None:
 
 
 def test_a_node_without_idle_gives_the_weight_of_the_shares() -> None:
-    """Nothing was made idle there, whatever an annotation says."""
+    """No container is idle there, so an annotation does not stop the weight."""
     facts = NODE._replace(files=NODE.files - {"cpu.idle"})
     decision = updated(Resources(shares=1024), APP, facts, AWAKE, BY_ANNOTATION)
     assert decision.files == {"cpu.weight": "100"}
@@ -347,7 +347,7 @@ def test_a_node_without_idle_gives_the_weight_of_the_shares() -> None:
 
 
 def test_crio_before_1_36_drops_unified() -> None:
-    """So the executor writes, after the fact."""
+    """So the executor writes the files after the update."""
     decision = updated(Resources(shares=1024), facts=CRIO)
     assert decision.files == {}
     assert own_writes(decision) == [("cpu.weight", "100", When.AFTER)]
@@ -370,7 +370,7 @@ def test_crio_before_1_36_drops_unified() -> None:
 def test_runtimes_by_name_and_version(
     runtime: str, version: str, dropped: bool
 ) -> None:
-    """Only CRI-O up to 1.35 loses what an answer to an update says."""
+    """Only CRI-O before 1.36 loses `unified` in the answer to an update."""
     facts = NODE._replace(runtime=runtime, runtime_version=version)
     decision = updated(Resources(shares=1024), facts=facts)
     assert (decision.files == {}) is dropped
@@ -379,7 +379,7 @@ def test_runtimes_by_name_and_version(
 
 
 def test_what_is_dropped_without_an_executor_is_said() -> None:
-    """Better than believing it was done; what we never sent is in nobody's way."""
+    """Such an update fails, unless nriplugin never sent the file before."""
     read_only = CRIO._replace(writable=False)
     decision = updated(Resources(shares=1024), facts=read_only)
     assert (decision.files, decision.writes) == ({}, [])
@@ -391,13 +391,13 @@ def test_what_is_dropped_without_an_executor_is_said() -> None:
 
 
 def test_dropped_files_are_written_once() -> None:
-    """What has its own time to be written is not written again."""
+    """A file that a handler writes at its own time is not written a second time."""
     decision = bursting(100_000, 50_000, CRIO)
     assert [file for file, _, _ in own_writes(decision)].count(BURST) == 1
 
 
 def test_switched_off_it_answers_nothing() -> None:
-    """Not even swap."""
+    """Not even memory.swap.max is sent then."""
     off = config(ResourcesSettings(enabled=False))
     old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
     asked = Resources(shares=5, memory_limit_bytes=MIB)

@@ -68,12 +68,12 @@ def test_a_configured_burst(settings: dict[str, Any], burst: str) -> None:
     ],
 )
 def test_annotations(pod: Pod, burst: str | None) -> None:
-    """Ours and Volcano's; without a time that makes sense, the whole quota."""
+    """Volcano's switch without a valid time stands for the whole quota."""
     assert decided(pod).files.get(BURST) == burst
 
 
 def test_ours_beat_volcanos_and_both_the_file() -> None:
-    """From the most specific to the least."""
+    """The most specific source wins: container, pod, Volcano, file."""
     both = {
         "cpu-burst.cgroup2.nri.io": "10%",
         "cpu-burst.cgroup2.nri.io/container.app": "20%",
@@ -89,7 +89,7 @@ def test_ours_beat_volcanos_and_both_the_file() -> None:
 
 @pytest.mark.parametrize("switch", ["off", "false"])
 def test_a_pod_can_opt_out(switch: str) -> None:
-    """Of what the file wants for everybody."""
+    """An annotation switches the handler off for its pod alone."""
     pod = annotated(cpu_burst="off") if switch == "off" else volcano(switch="false")
     assert BURST not in decided(pod, percent=50).files
 
@@ -130,14 +130,14 @@ def test_koordlets_thousand_percent_is_refused() -> None:
     "value", ["", "0", "0%", "101%", "-1", "1.5", "max", "9" * 99, "5\n", "5%%", "５"]
 )
 def test_a_hostile_burst_is_ignored(value: str) -> None:
-    """With a reason, and as if it were not there."""
+    """It is refused with a reason, and the next source counts."""
     decision = decided(annotated(cpu_burst=value))
     assert BURST not in decision.files
     assert sum(refusals(decision).values()) == 1
 
 
 def test_volcanos_time_may_be_hostile_too() -> None:
-    """It is text from the same strangers."""
+    """Volcano's annotations are checked like nriplugin's."""
     for time in ("1" * 300, "5\n5", "٣"):
         decision = decided(volcano(switch="true", time=time))
         assert decision.files[BURST] == "100000"
@@ -145,21 +145,21 @@ def test_volcanos_time_may_be_hostile_too() -> None:
 
 
 def test_the_order_of_writing_does_not_matter() -> None:
-    """At most the smaller of the quota in numbers and the one in cpu.max."""
+    """The burst is at most the smaller of the quota and that in cpu.max."""
     for explicit, burst in (("40000 100000", "40000"), ("300000 100000", "100000")):
         given = TYPICAL._replace(unified={"cpu.max": explicit})
         assert decided(given=given, percent=100).files[BURST] == burst
 
 
 def test_the_pods_burst_comes_first() -> None:
-    """As its container's part of the sum, before the container exists."""
+    """The pod gets the sum over its containers before the container exists."""
     [write] = decided(percent=50).writes
     assert (write.file, write.value, write.part) == (BURST, "50000", True)
     assert (write.level, write.when) == (Level.POD, When.BEFORE)
 
 
 def test_an_explicit_burst_wins() -> None:
-    """And the pod's is then nobody's business of ours."""
+    """The pod's burst is not written then either."""
     given = TYPICAL._replace(unified={BURST: "1"})
     decision = decided(given=given, percent=50)
     assert BURST not in decision.files

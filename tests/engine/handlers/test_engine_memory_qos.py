@@ -138,7 +138,7 @@ def test_never_memory_high_on_an_old_kernel(kernel: tuple[int, int] | None) -> N
 
 
 def test_the_first_kernel_that_is_safe() -> None:
-    """Is 5.9 itself."""
+    """memory.high is set from kernel 5.9 on, 5.9 included."""
     facts = NODE._replace(kernel=(5, 9))
     assert "memory.high" in decided(asking(0), facts=facts).files
 
@@ -154,7 +154,7 @@ def test_protection_goes_by_class(pod: Pod, file: str) -> None:
 
 
 def test_best_effort_has_nothing_to_protect() -> None:
-    """And gets neither file."""
+    """A container in a BestEffort pod gets neither memory.min nor memory.low."""
     files = decided(asking(None), BEST_EFFORT).files
     assert not {"memory.min", "memory.low"} & set(files)
 
@@ -210,7 +210,7 @@ def test_the_factor_can_be_switched_off() -> None:
 def test_where_the_request_comes_from(
     pod: Pod, container: Container, amount: int, confidence: str, source: str
 ) -> None:
-    """An annotation, else the pod's resources, else an estimate; and it is said."""
+    """An annotation, else the pod's resources, else an estimate, each named."""
     decision = decided(container, pod)
     assert decision.files["memory.low"] == str(amount)
     why = decision.why("memory.low")
@@ -219,7 +219,7 @@ def test_where_the_request_comes_from(
 
 
 def test_a_guaranteed_request_is_its_limit() -> None:
-    """No estimate needed."""
+    """No estimate is needed."""
     app = asking(None, GIB, oom_score_adj=-997)
     decision = decided(app, GUARANTEED, guaranteed_ppm=1_000_000)
     assert decision.files["memory.min"] == str(GIB)
@@ -276,7 +276,7 @@ def test_no_estimate_without_a_burstable_score(score: int | None) -> None:
 
 
 def test_an_estimate_is_never_above_the_limit() -> None:
-    """However coarse it is on a large node."""
+    """This holds also on a large node, where an estimate is coarse."""
     decision = decided(asking(None, MIB, oom_score_adj=3))
     assert decision.files["memory.low"] == str(MIB)
 
@@ -296,7 +296,7 @@ def burstable(request: int, limit: int | None, facts: NodeFacts = LARGE) -> Cont
 
 @pytest.mark.parametrize("limit_mib", [64, 300, 4096, 4200, 100_000])
 def test_what_may_have_requested_its_limit_is_not_throttled(limit_mib: int) -> None:
-    """kubelet would not either, and the score does not tell that it did."""
+    """kubelet does not throttle such a container, and a score does not rule it out."""
     limit = limit_mib * MIB
     decision = decided(burstable(limit, limit), facts=LARGE)
     assert "memory.high" not in decision.files
@@ -307,7 +307,7 @@ def test_what_may_have_requested_its_limit_is_not_throttled(limit_mib: int) -> N
 def test_an_estimate_never_throttles_below_kubelets_memory_high(
     request: int, limit: int
 ) -> None:
-    """Nor protects more than was requested."""
+    """It does not protect more than was requested either."""
     request = min(request, limit)
     decision = decided(burstable(request, limit), facts=LARGE)
     high = decision.files.get("memory.high")
@@ -336,7 +336,7 @@ def test_what_could_be_a_siblings_score_protects_nothing() -> None:
     ["", "x", "-1", "2Gi", "9" * 200, "1e99", "512Mi\n", "../..", "１Gi", "0x10"],
 )
 def test_a_hostile_request_is_ignored(value: str) -> None:
-    """It is counted, and the next source is asked."""
+    """The refusal is counted, and the next source is used."""
     decision = decided(asking(MIB), annotated(memory_request=value))
     assert decision.files["memory.low"] == str(MIB)
     assert sum(refusals(decision).values()) == 1
@@ -344,7 +344,7 @@ def test_a_hostile_request_is_ignored(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["0", "1.1", "-1", "nan", "inf", "1e-3", "0.0", ""])
 def test_a_factor_out_of_range_is_ignored(value: str) -> None:
-    """The configured one stays."""
+    """The configured factor stays."""
     decision = decided(asking(0), annotated(memory_throttling_factor=value))
     assert decision.files["memory.high"] == "966365184"
     assert refusals(decision) == {("memoryQoS", "annotation"): 1}
@@ -352,21 +352,21 @@ def test_a_factor_out_of_range_is_ignored(value: str) -> None:
 
 @pytest.mark.parametrize(("value", "high"), [("0.5", 512), ("1", 1024), (".25", 256)])
 def test_the_factor_of_an_annotation(value: str, high: int) -> None:
-    """Beats the configured one."""
+    """It wins over the configured factor."""
     decision = decided(asking(0), annotated(memory_throttling_factor=value))
     assert decision.files["memory.high"] == str(high * MIB)
     assert "annotation memory-throttling-factor" in decision.why("memory.high").source
 
 
 def test_a_pod_can_opt_out() -> None:
-    """Early throttling hurts some, and they know best."""
+    """An annotation switches the handler off for its pod alone."""
     decision = decided(asking(MIB), annotated(memory_qos="off"), swap="0")
     assert set(decision.files) == {"memory.max"}
     assert "memoryQoS" in left(decision)
 
 
 def test_a_container_can_opt_out_alone() -> None:
-    """And back in, below a pod that is out."""
+    """A container can also opt in again in a pod that has opted out."""
     both = annotated(memory_qos="off").annotations
     both = {**both, "memory-qos.cgroup2.nri.io/container.app": "on"}
     pod = POD._replace(annotations=both)
@@ -419,7 +419,7 @@ UNSET = {"memory.high": "max", "memory.low": "0", "memory.min": "0"}
 def test_the_kubelets_defaults_are_nobodys_wish(
     pod: Pod, files: dict[str, str]
 ) -> None:
-    """It sends them where its memory QoS is off: that is when ours is wanted."""
+    """kubelet sends "not set" where its memory QoS is off: that is not explicit."""
     container = asking(MIB)._replace(resources=TYPICAL._replace(unified=UNSET))
     decision = decide(pod, container, NODE, EngineConfig(base=EVERYTHING_ON))
     for file, value in files.items():
@@ -429,7 +429,7 @@ def test_the_kubelets_defaults_are_nobodys_wish(
 
 
 def test_the_kubelets_defaults_in_an_update_do_not_undo_ours() -> None:
-    """It sends them with every resize, also where there is no memory limit."""
+    """kubelet sends "not set" with every resize, also without a memory limit."""
     given = Resources(unified={"memory.high": "4096", "memory.low": "4096"})
     container = Container(
         name="app",
@@ -448,7 +448,7 @@ def test_the_kubelets_defaults_in_an_update_do_not_undo_ours() -> None:
 
 
 def test_ancestors_are_raised_when_asked_for() -> None:
-    """Before the container has its own, as its part of a sum."""
+    """They get the sum over their containers before the container has its value."""
     decision = decided(asking(MIB), raise_ancestors=True)
     [write] = decision.writes
     assert (write.file, write.value) == ("memory.low", str(MIB))
@@ -467,7 +467,7 @@ def test_ancestors_without_an_executor_are_reported() -> None:
 
 
 def test_an_ancestor_with_less_than_its_children() -> None:
-    """Leaves their protection without effect, as far as it has too little."""
+    """The children's protection has an effect only in proportion."""
     chain = [
         Ancestor("/kubepods/burstable/pod1", "max", 3 * MIB),
         Ancestor("/kubepods/burstable", str(2 * MIB), 4 * MIB),

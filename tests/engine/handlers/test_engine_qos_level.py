@@ -93,13 +93,13 @@ def test_idle_never_collides_with_shares(
 
 
 def test_nearest_is_said_to_be_nearest() -> None:
-    """Nobody should take it for the same."""
+    """The rule's text says that the file is not the same as the level."""
     assert "nearest to BE" in cpu(BE).why("cpu.idle").rule.text
 
 
 @pytest.mark.parametrize("level", ["LC", "HLS", "LS"])
 def test_the_other_levels_keep_their_weight(level: str) -> None:
-    """An upstream kernel has nothing that is like them."""
+    """An upstream kernel has no file for these levels."""
     decision = cpu(annotated(qos_level=level))
     assert decision.files["cpu.weight"] == "59"
     assert "cpu.idle" not in decision.files
@@ -117,7 +117,7 @@ def test_the_other_levels_keep_their_weight(level: str) -> None:
 def test_other_equivalents(
     equivalent: Equivalent, files: frozenset[str], weight: str
 ) -> None:
-    """The least weight, or nothing."""
+    """BE becomes the least weight, or nothing."""
     decision = cpu(BE, NODE._replace(files=files), equivalent=equivalent)
     assert decision.files["cpu.weight"] == weight
     assert "cpu.idle" not in decision.files
@@ -138,7 +138,7 @@ CRUN = NODE._replace(oci_runtime="crun", driver="systemd")
 def test_the_least_weight_counts_among_siblings(
     facts: NodeFacts, written: bool
 ) -> None:
-    """crun with systemd makes the scope's of shares, so it takes a write."""
+    """crun with systemd makes the scope's weight of shares, so it has to be written."""
     for decision in (
         cpu(BE, facts, equivalent=Equivalent.WEIGHT),
         decide_update(BE, APP, Resources(shares=1024), facts, WEIGHT),
@@ -153,7 +153,7 @@ def test_the_least_weight_counts_among_siblings(
 
 @pytest.mark.parametrize("explicit", [{"cpu.weight": "5"}, {"cpu.idle": "0"}])
 def test_explicit_values_keep_a_container_awake(explicit: dict[str, str]) -> None:
-    """Whoever set a weight meant it."""
+    """An explicit weight wins over idle."""
     app = APP._replace(resources=TYPICAL._replace(unified=explicit))
     chosen = config(CPUQoSSettings(enabled=True))
     decision = decide(BE, app, NODE, chosen)
@@ -178,7 +178,7 @@ def test_precedence_of_levels() -> None:
     "value", ["", "be", "BE ", "XX", "BE\n", "B" * 300, "__class__"]
 )
 def test_an_unknown_level_is_ignored(value: str) -> None:
-    """With a reason; the container is as any other."""
+    """It is refused with a reason, and the container has no level."""
     for pod in (annotated(qos_level=value), POD._replace(annotations={VOLCANO: value})):
         decision = cpu(pod)
         assert decision.files["cpu.weight"] == "59"
@@ -208,7 +208,7 @@ def test_the_kernels_own_memory_level(level: str, value: str) -> None:
     ],
 )
 def test_what_is_nearest_for_memory(level: str, files: dict[str, str]) -> None:
-    """BE is throttled early, LC and HLS keep their request; and it is said."""
+    """BE is throttled early, LC and HLS keep their request; the rule says so."""
     decision = memory(annotated(qos_level=level))
     found = {k: v for k, v in decision.files.items() if k.startswith("memory.")}
     assert found == {"memory.max": str(GIB), **files}
@@ -224,7 +224,7 @@ def test_no_throttling_of_be_on_an_old_kernel() -> None:
 
 
 def test_memory_qos_comes_before_the_level() -> None:
-    """It is the more precise of the two, and says so."""
+    """Its value stays, and the note names it."""
     chosen = config(
         MemoryQoSSettings(enabled=True),
         MemoryQoSLevelSettings(enabled=True),

@@ -27,7 +27,7 @@ def files_of(given: Resources, **options: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("facts", [NodeFacts(), NODE])
 def test_without_a_configuration_three_files_leave(facts: NodeFacts) -> None:
-    """Whatever the node has, and whatever else the container asks for."""
+    """This holds for every node and for everything else that a container has."""
     given = TYPICAL._replace(pids_limit=100, memory_reservation_bytes=1 << 20)
     decision = decide(POD, APP._replace(resources=given), facts, DEFAULT_CONFIG)
     assert decision.files == {
@@ -50,7 +50,7 @@ def test_without_a_configuration_three_files_leave(facts: NodeFacts) -> None:
     ],
 )
 def test_only_what_was_given_is_sent(given: Resources, files: dict[str, str]) -> None:
-    """Nothing given is nothing sent."""
+    """A number that is not given makes no file."""
     assert files_of(given) == files
 
 
@@ -72,7 +72,7 @@ def test_only_what_was_given_is_sent(given: Resources, files: dict[str, str]) ->
 def test_a_quota_that_survives_a_reload_of_systemd(
     quota: Any, period: int | None, by_systemd: str
 ) -> None:
-    """systemd keeps whole percents of a CPU, and would put its own in our place."""
+    """systemd keeps whole percents of a CPU and would replace any other quota."""
     given = Resources(quota_us=quota, period_us=period)
     app = APP._replace(resources=given)
     exact = decide(POD, app, NODE, DEFAULT_CONFIG)
@@ -88,7 +88,7 @@ def test_a_quota_that_survives_a_reload_of_systemd(
 
 
 def test_a_quota_that_somebody_sets_is_not_rounded() -> None:
-    """It is as explicit as anything, and what becomes of it is theirs to know."""
+    """A cpu.max from an annotation is sent as it is given."""
     pod = annotated(**{"cpu.max": "12345 100000"})
     allowed = UnifiedAnnotationsSettings(enabled=True, allowed=frozenset({"cpu.max"}))
     facts = NODE._replace(driver="systemd")
@@ -98,7 +98,7 @@ def test_a_quota_that_somebody_sets_is_not_rounded() -> None:
 
 @pytest.mark.parametrize("missing", sorted(CORE_FILES))
 def test_a_file_that_the_node_lacks_is_never_sent(missing: str) -> None:
-    """The runtime would fail the container; and it is said."""
+    """The runtime would fail the container; a note names the file."""
     facts = NODE._replace(files=FILES - {missing})
     decision = decide(POD, APP, facts, DEFAULT_CONFIG)
     assert set(decision.files) == CORE_FILES - {missing}
@@ -106,7 +106,7 @@ def test_a_file_that_the_node_lacks_is_never_sent(missing: str) -> None:
 
 
 def test_explicit_values_win() -> None:
-    """Whoever set a key meant it, and the decision says so."""
+    """A key in the container's `unified` is not overwritten; a note names it."""
     given = TYPICAL._replace(unified={"cpu.weight": "7", "memory.high": "4096"})
     decision = decide(POD, APP._replace(resources=given), NODE, DEFAULT_CONFIG)
     assert set(decision.files) == {"cpu.max", "memory.max"}
@@ -114,7 +114,7 @@ def test_explicit_values_win() -> None:
 
 
 def test_what_we_set_ourselves_is_nobodys_wish() -> None:
-    """A container that is seen again does not keep an old value of ours."""
+    """An old value of nriplugin does not count as explicit."""
     given = TYPICAL._replace(unified={"cpu.weight": "7", "cpu.max": "5000 100000"})
     container = APP._replace(resources=given, ours={"cpu.weight": "7"})
     files = decide(POD, container, NODE, DEFAULT_CONFIG).files
@@ -179,7 +179,7 @@ def test_a_curve_that_is_not_cruns_counts_among_siblings(
 
 
 def test_a_runtime_that_drops_unified_has_the_scope_weighed_once() -> None:
-    """By the same write as everything else."""
+    """The write that replaces the answer serves the scope as well."""
     facts = NODE._replace(driver="systemd", oci_runtime="crun", runtime="cri-o")
     decision = decide_update(POD, APP, TYPICAL, facts, EngineConfig(curve=Curve.KEP))
     assert [w.file for w in decision.writes].count("cpu.weight") == 1
@@ -198,20 +198,20 @@ def test_numbers_that_cannot_be_converted_change_nothing() -> None:
 
 
 def test_a_handler_may_be_told_to_fail() -> None:
-    """Then the container does."""
+    """With the policy `fail`, the request fails."""
     failing = config(ResourcesSettings(fail=True))
     with pytest.raises(HandlerFailed, match=r"^resources: cpu\.quota: 5, expected"):
         decide(POD, BAD, NODE, failing)
 
 
 def test_it_can_be_switched_off() -> None:
-    """Then there is nothing left that answers."""
+    """Without any handler nothing is sent."""
     off = config(ResourcesSettings(enabled=False))
     assert decide(POD, APP, NODE, off).files == {}
 
 
 def test_every_file_has_its_rule_and_source() -> None:
-    """Made by the code that decided."""
+    """The code that decides records both."""
     decision = decide(POD, APP, NODE, DEFAULT_CONFIG)
     assert {file: decision.why(file).rule.fields for file in decision.files} == {
         "cpu.weight": ("cpu.shares",),
@@ -222,7 +222,7 @@ def test_every_file_has_its_rule_and_source() -> None:
 
 
 def test_a_defect_of_ours_takes_no_other_handler_along() -> None:
-    """The others go on, and it is counted as what it is."""
+    """The other handlers go on, and the defect is counted as an error."""
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")

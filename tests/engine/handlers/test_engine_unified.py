@@ -49,7 +49,7 @@ def decided(annotations: dict[str, str], facts: NodeFacts = EVERY_FILE) -> Decis
     ],
 )
 def test_a_raw_file(file: str, value: str) -> None:
-    """Is sent as given, with the annotation as its source."""
+    """The value is sent as given, and the annotation is its source."""
     decision = decided({f"{file}{SUFFIX}": value})
     assert decision.files[file] == value
     why = decision.why(file)
@@ -91,7 +91,7 @@ HOSTILE = [
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("file", sorted(ALLOWABLE))
 def test_a_hostile_value_is_never_passed_on(file: str, value: str) -> None:
-    """It is counted and told in a short text, and what else would be sent, is."""
+    """The refusal is counted with a short text, and all other files are sent."""
     decision = decided({f"{file}{SUFFIX}": value})
     expected = decided({})
     assert decision.files == expected.files
@@ -123,7 +123,7 @@ def test_a_leading_zero_is_told_of() -> None:
     ],
 )
 def test_a_key_that_is_none_of_ours(key: str) -> None:
-    """Is refused, and not silently: it may be a typing error."""
+    """An unknown key is refused with a message: it may be a typing error."""
     decision = decided({key: "1"})
     assert decision.files == decided({}).files
     [refusal] = decision.refused
@@ -131,7 +131,7 @@ def test_a_key_that_is_none_of_ours(key: str) -> None:
 
 
 def test_only_what_is_allowed() -> None:
-    """Everything else is refused with a reason of its own."""
+    """A file that is not allowed is refused with a reason of its own."""
     chosen = UnifiedAnnotationsSettings(enabled=True, allowed=frozenset({"pids.max"}))
     annotations = {f"pids.max{SUFFIX}": "5", f"memory.high{SUFFIX}": "4096"}
     pod = POD._replace(annotations=annotations)
@@ -142,7 +142,7 @@ def test_only_what_is_allowed() -> None:
 
 
 def test_switched_off_it_says_so() -> None:
-    """Where another handler is on and annotations are read at all."""
+    """A note names the handler that would read the annotation."""
     pod = POD._replace(annotations={f"pids.max{SUFFIX}": "5"})
     chosen = config(CPUBurstSettings(enabled=True))
     decision = decide(pod, APP, EVERY_FILE, chosen)
@@ -153,14 +153,14 @@ def test_switched_off_it_says_so() -> None:
 
 
 def test_a_file_that_the_node_lacks() -> None:
-    """Is never sent, however much it is allowed."""
+    """It is not sent, also if it is allowed."""
     decision = decided({f"memory.zswap.max{SUFFIX}": "0"}, NODE)
     assert "memory.zswap.max" not in decision.files
     assert "no such file" in dict(decision.left)["memory.zswap.max"]
 
 
 def test_a_containers_annotation_beats_the_pods() -> None:
-    """And another container's is nothing to it."""
+    """An annotation for another container has no effect."""
     decision = decided(
         {
             f"pids.max{SUFFIX}/container.app": "1",
@@ -207,14 +207,14 @@ def test_an_annotation_beats_every_handler_but_no_explicit_value() -> None:
 def test_what_does_not_go_together_is_taken_back(
     annotations: dict[str, str], files: set[str]
 ) -> None:
-    """In whatever order a runtime writes, the kernel takes all of it."""
+    """The kernel accepts the files that are left in every order of writing."""
     decision = decided({f"{k}{SUFFIX}": v for k, v in annotations.items()})
     found = {file for file in decision.files if file.startswith("cpu.")}
     assert found - {"cpu.max"} == files - {"cpu.max"}
 
 
 def test_idle_by_annotation() -> None:
-    """Where the runtime takes it, through the door, and then without a weight."""
+    """If the runtime takes cpu.idle, it is sent, and no weight beside it."""
     decision = decided({f"cpu.idle{SUFFIX}": "1"})
     assert decision.files["cpu.idle"] == "1"
     assert decision.cleared == ("cpu.shares",)
@@ -227,7 +227,7 @@ def test_idle_by_annotation() -> None:
 def test_idle_by_annotation_where_the_runtime_fails_on_it(
     order: tuple[str, str],
 ) -> None:
-    """By the executor, without a weight of ours; without one, the weight stays."""
+    """The executor writes it, without a weight; if it is off, the weight stays."""
     crun = EVERY_FILE._replace(oci_runtime="crun", driver="systemd")
     wishes = {f"{file}{SUFFIX}": "1" for file in order}
     decision = decided(wishes, crun)
