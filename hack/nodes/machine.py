@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nodes import kernels, roots
+from nodes.accelerator import QEMU, accelerator
 from nodes.cache import directory, say
 from nodes.disk import make_disk
 from nodes.payload import payload
@@ -26,22 +27,7 @@ if TYPE_CHECKING:
     from nodes.catalog import Node
 
 BOOT_S = 300
-QEMU = "qemu-system-x86_64"
-# Software emulation: what KVM there may be inside of a virtual machine cannot be relied
-# on. The emulation of cmpxchg16b (cx16) breaks kernels; a processor without AVX is
-# emulated about twice as fast. Two processors take turns on one thread: on two threads
-# a guest alone is faster, but two guests at once wait for each other's locks.
-CPU = (
-    "-accel",
-    "tcg,thread=single",
-    "-cpu",
-    "Nehalem,-cx16",
-    "-smp",
-    "2",
-    "-m",
-    "2048",
-)
-# A guest must not outlive us, whatever becomes of us.
+# The kernel kills the guest when the process that started it ends, however it ends.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 # The emulated timer is late now and then, which the kernel's check of it hangs on.
 COMMAND_LINE = (
@@ -74,7 +60,8 @@ def build(node: Node) -> Disks:
 
 def qemu_command(disks: Disks, *options: str, append: str = "") -> list[str]:
     """Return qemu's command line; nothing that the guest writes is kept."""
-    argv = [*DIE_WITH_PARENT, QEMU, *CPU, "-no-reboot", "-nodefaults"]
+    how = accelerator(disks.kernel, disks.initrd).options
+    argv = [*DIE_WITH_PARENT, QEMU, *how, "-no-reboot", "-nodefaults"]
     argv += ["-display", "none", "-kernel", str(disks.kernel)]
     argv += ["-initrd", str(disks.initrd), "-append", f"{COMMAND_LINE} {append}"]
     for image in disks.images:
@@ -91,6 +78,7 @@ class Machine:
     def __init__(self, node: Node, process: subprocess.Popen[bytes], log: Path) -> None:
         self.node = node
         self.log = log
+        self.boot_s = 0.0
         self._process = process
         self._port = socket.socket(socket.AF_UNIX)
         self._pending = b""
@@ -247,7 +235,8 @@ def booted(
     try:
         machine._connect(port)
         machine._await_ready()
-        say(f"{node.name}: up after {time.monotonic() - began:.0f} s")
+        machine.boot_s = time.monotonic() - began
+        say(f"{node.name}: up after {machine.boot_s:.0f} s")
         yield machine
     finally:
         machine.power_off()

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 PYTHON = "/opt/nriplugin/bin/python"
-IN_GUEST = "/tmp/guest/node"
+# The scripts import each other as `e2e.NAME`, hence the name of the directory.
+IN_GUEST = "/tmp/guest/e2e"
 HERE = Path(__file__).parent.parent / "e2e"
 
 # A step (the name of a method there, and its arguments) and its answer.

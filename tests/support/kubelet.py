@@ -100,6 +100,13 @@ class Kubelet:
                 self.machine.run("crictl", "stop", "--timeout", "0", *ids)
             self.machine.run("crictl", "rmp", "-f", pod.id, timeout_s=300)
 
+    def remove_containers(self, *pods: Pod) -> None:
+        """Kill and remove all containers of pods, which stay."""
+        ids = [one.id for pod in pods for one in pod.containers.values()]
+        self.machine.check("crictl", "rm", "--force", *ids, timeout_s=300)
+        for pod in pods:
+            pod.containers.clear()
+
     def start(self, pod: Pod, name: str, resources: Mapping[str, object]) -> Container:
         """Create and start a container; resources are CRI's."""
         result = self.try_start(pod, name, resources)
