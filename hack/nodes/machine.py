@@ -1,4 +1,8 @@
-"""A booted node: qemu, its serial ports, and what can be asked of the guest."""
+"""A booted node: qemu, its serial ports, and requests to the agent in the guest.
+
+Everything that a guest writes to its disks is thrown away at its end. A guest ends at
+the latest after a time limit, or with the process that booted it.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +33,14 @@ if TYPE_CHECKING:
 BOOT_S = 300
 # The kernel kills the guest when the process that started it ends, however it ends.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
-# The emulated timer is late now and then, which the kernel's check of it hangs on.
+# Without no_timer_check a kernel may hang at boot: the emulated timer is late at times.
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
 )
 
 
 class Result(NamedTuple):
-    """What became of a command in the guest."""
+    """The exit code and the output of a command in the guest."""
 
     code: int
     stdout: str
@@ -52,7 +56,7 @@ class Disks(NamedTuple):
 
 
 def build(node: Node) -> Disks:
-    """Build what is not there yet."""
+    """Build those parts of a node that are not in the cache."""
     root, kernel = roots.root(node.root), kernels.kernel(node.kernel)
     images = (root / "root.img", kernel / "modules.img", payload(node) / "payload.img")
     return Disks(kernel / "vmlinuz", kernel / "initrd", images)
@@ -194,7 +198,7 @@ class Machine:
         )
 
     def power_off(self) -> None:
-        """Ask the guest to end, and end it."""
+        """Ask the guest to power off, and kill it if it does not."""
         with contextlib.suppress(OSError):
             self._send("end")
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -219,7 +223,7 @@ def booted(
         make_disk(share, scratch / "with.img")
         disks = disks._replace(images=(*disks.images, scratch / "with.img"))
     port = scratch / "port"
-    # timeout(1) is the hard limit: a guest that spins would otherwise do so for ever.
+    # timeout(1) is the hard limit: a guest whose kernel panicked may spin for ever.
     qemu = qemu_command(
         disks,
         *("-serial", f"file:{log}", "-device", "virtio-serial-pci"),
