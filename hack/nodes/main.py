@@ -15,7 +15,7 @@ from nodes.shell import NodeError
 
 
 def main(argv: list[str]) -> int:
-    """Do what the command line says; 2 is the user's mistake, 1 ours."""
+    """Run a command; return 2 for a mistake of the user, 1 for any other failure."""
     args = _parser().parse_args(argv)
     try:
         return int(COMMANDS[args.command](args))

@@ -1,4 +1,4 @@
-"""The same pods on a node, without the plugin and with it, and what became of them."""
+"""The same containers on a node, created without the plugin and with it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A container that ran."""
+    """A container that ran: its cgroup, its specification, and what was expected.
+
+    `files` is what `explain` says, `sent` the numbers that the kubelet sends.
+    """
 
     id: str
     cgroups: list[str]
@@ -85,7 +88,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Every container of every case, as the runtime alone made it and with us."""
+    """Every container of every case: made by the runtime alone, and with the plugin."""
 
     control: dict[Key, Seen]
     plugin: dict[Key, Seen]
