@@ -163,7 +163,7 @@ def test_a_file_of_an_earlier_plugin_is_left(
 def test_a_file_of_ours_fails_a_later_plugin(
     runtime: GoRuntime, nriplugin: Starter, policy: Policy
 ) -> None:
-    """A plugin that is asked after nriplugin and sets the same file fails the request."""
+    """A plugin that is asked after nriplugin and sets its file fails the request."""
     theirs = {"unified": {"cpu.weight": "77"}}
     runtime.start()
     with policy("95", theirs, theirs), nriplugin("--idx", "90"):

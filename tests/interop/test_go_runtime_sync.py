@@ -63,7 +63,7 @@ def test_a_failed_update_is_reported(
 
 
 def test_a_handler_may_queue_an_update(observed: Observed) -> None:
-    """An update that a handler queues is sent after its answer, so nothing deadlocks."""
+    """An update that a handler queues is sent after its answer: no deadlock."""
     runtime, log, _ = observed
     pod = {"id": "p1", "annotations": {"enqueue": "c000002"}}
     assert runtime.create(pod=pod)

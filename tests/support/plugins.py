@@ -21,7 +21,7 @@ CRICTL = "/etc/crictl.yaml"
 
 
 class Door(NamedTuple):
-    """A way for nriplugin to see containers: its command, and the log line when ready."""
+    """A command by which nriplugin sees containers, and its log line when ready."""
 
     command: tuple[str, ...]
     ready: str
