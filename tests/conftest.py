@@ -2,13 +2,16 @@
 
 The tests of one node run in one process, so that the node is booted once. All other
 tests of a file run in one process too, so that its fixtures are made once. The nodes
-come first, the longest first; the other files fill up the process that is done early.
+come first, the longest first; the other files fill up the process that is done early,
+and the time until the nodes are built.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from nodes.catalog import NODES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from xdist.scheduler import LoadScopeScheduling
 
 OF_NODE = re.compile(rf"^tests/e2e/.*[\[-]({'|'.join(map(re.escape, NODES))})[\]-]")
@@ -38,10 +43,22 @@ def scope_of(test: str) -> str:
     return node[1] if node else test.partition("::")[0]
 
 
-def by_length(scope: str, tests: int) -> tuple[int, int]:
-    """Return the place of a scope in the queue: nodes, then files with many tests."""
-    place = BY_LENGTH.index(scope) if scope in BY_LENGTH else len(BY_LENGTH)
-    return place, -tests
+def place_of(scope: str, tests: int, built: Collection[str]) -> tuple[int, int]:
+    """Return the place of a scope in the queue.
+
+    First the nodes that are built, the longest first, then files, those with many tests
+    first, and last the nodes that are still being built.
+    """
+    if scope not in BY_LENGTH:
+        return len(BY_LENGTH), -tests
+    place = BY_LENGTH.index(scope)
+    return (place if scope in built else 1 + len(BY_LENGTH) + place), 0
+
+
+def built_nodes() -> Collection[str]:
+    """Return the nodes that are built: all, unless hack/test is building them now."""
+    file = os.environ.get("NRIPLUGIN_NODES_BUILT")
+    return NODES if file is None else Path(file).read_text().split()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -54,10 +71,11 @@ def pytest_xdist_make_scheduler(config: object, log: object) -> LoadScopeSchedul
             return scope_of(nodeid)
 
         def _assign_work_unit(self, node: Any) -> None:
-            # xdist has sorted by the number of tests alone.
+            # xdist has sorted by the number of tests alone, and only at the beginning.
+            built = built_nodes()
             first = min(
                 self.workqueue,
-                key=lambda scope: by_length(scope, len(self.workqueue[scope])),
+                key=lambda scope: place_of(scope, len(self.workqueue[scope]), built),
             )
             self.workqueue.move_to_end(first, last=False)
             super()._assign_work_unit(node)

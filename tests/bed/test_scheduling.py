@@ -39,12 +39,36 @@ def test_a_test_shares_a_process_with_its_node_or_its_file(
     assert rules.scope_of(test) == scope
 
 
+QUEUE = {"small.py": 2, "large.py": 90, **dict.fromkeys(reversed(NODES), 50)}
+
+
 def test_nodes_come_first_then_large_files(rules: ModuleType) -> None:
     """The longest node must not be the one that begins last."""
-    queue = [("small.py", 2), ("large.py", 90), ("v1", 60), *((n, 1) for n in NODES)]
-    queue.sort(key=lambda scope: rules.by_length(*scope))
-    assert [scope for scope, _ in queue[-2:]] == ["large.py", "small.py"]
-    assert queue[0][0] == rules.BY_LENGTH[0]
+    queue = sorted(QUEUE, key=lambda scope: rules.place_of(scope, QUEUE[scope], NODES))
+    assert queue == [*rules.BY_LENGTH, "large.py", "small.py"]
+
+
+def test_files_come_before_nodes_that_are_being_built(rules: ModuleType) -> None:
+    """No process waits for a node while it could run other tests."""
+    built = {"v1", "crio"}
+    queue = sorted(QUEUE, key=lambda scope: rules.place_of(scope, QUEUE[scope], built))
+    first = [node for node in rules.BY_LENGTH if node in built]
+    last = [node for node in rules.BY_LENGTH if node not in built]
+    assert queue == [*first, "large.py", "small.py", *last]
+
+
+def test_what_is_built_is_read_whenever_work_is_handed_out(
+    rules: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """hack/test names a file in which `hack/node build` appends names."""
+    monkeypatch.delenv("NRIPLUGIN_NODES_BUILT", raising=False)
+    assert set(rules.built_nodes()) == set(NODES)
+    file = tmp_path / "built"
+    file.write_text("")
+    monkeypatch.setenv("NRIPLUGIN_NODES_BUILT", str(file))
+    assert [*rules.built_nodes()] == []
+    file.write_text("crio\nv1\n")
+    assert [*rules.built_nodes()] == ["crio", "v1"]
 
 
 def test_every_node_has_its_place(rules: ModuleType) -> None:
