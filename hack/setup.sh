@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-# Root on Debian installs what is missing; anybody else is told what to install.
+# As root on Debian, a missing package is installed; otherwise the caller says which.
 install_package() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
     say "installing the Debian package $1"
@@ -36,7 +36,8 @@ can_make_venv() {
     [ "$1" = /usr/bin/python3 ] && install_package python3-venv && "$1" -c 'import ensurepip' 2>/dev/null
 }
 
-# What of pyproject.toml decides about an environment; the rest may change freely.
+# The parts of pyproject.toml of which an environment is made: if they change, it is
+# made anew.
 wanted_packages() {
     "$PYTHON" - <<'EOF'
 import tomllib
@@ -61,6 +62,6 @@ make_venv() {
     printf '%s' "$stamp" >"$dir/.stamp"
 }
 
-# With it set, every start would compile the generated messages again.
+# With PYTHONDONTWRITEBYTECODE, every start would compile the generated messages again.
 unset PYTHONDONTWRITEBYTECODE
 find_python

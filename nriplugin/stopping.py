@@ -4,11 +4,17 @@ Python runs a signal handler on the main thread, between any two instructions of
 code that it interrupts. If that code is inside `threading.Event.wait`, it may hold the
 event's lock, and `Event.set` in the handler would wait for that lock for ever. So the
 flag is built on `SimpleQueue`, whose `put` is documented to be reentrant.
+
+A signal that arrives just before the main thread blocks in a system call, or that the
+kernel delivers to another thread, does not interrupt that call, and Python would run
+the handler only after it. So a second thread listens as well: the interpreter's C
+handler writes every signal's number to a socket at once, on whichever thread it runs.
 """
 
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
@@ -47,8 +53,10 @@ class StopFlag:
 def stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` on the first SIGTERM or SIGINT; the second kills the process.
 
-    On another thread than the main thread this does nothing, because only the main
-    thread may install signal handlers; the program then handles signals there.
+    `stop` may be called twice for one signal: by the handler on the main thread, and by
+    the listening thread, which alone can do it while the main thread is blocked. On
+    another thread than the main thread this does nothing, because only the main thread
+    may install signal handlers; the program then handles signals there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -59,9 +67,24 @@ def stopping_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         stop()
 
     numbers = signal.SIGTERM, signal.SIGINT
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+
+    def listen() -> None:
+        while received := reader.recv(64):
+            if any(number in numbers for number in received):
+                stop()
+
+    listener = threading.Thread(target=listen, name="signals", daemon=True)
+    listener.start()
+    before_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     before = [signal.signal(number, on_signal) for number in numbers]
     try:
         yield
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+        signal.set_wakeup_fd(before_fd)
+        writer.close()  # which ends the listener: it reads the end of the stream
+        listener.join()
+        reader.close()

@@ -44,7 +44,7 @@ PASSED_BYTES = 2000
 
 
 def say(text: str) -> None:
-    """Tell what takes so long."""
+    """Print a line of progress."""
     print(f"bench: {text}", file=sys.stderr)
 
 
@@ -155,7 +155,7 @@ def proxy(directory: Path, runtime: str) -> Iterator[tuple[str, Child]]:
 
 
 def wait_for(path: str) -> None:
-    """Wait until somebody serves a socket."""
+    """Wait until a process accepts connections on a socket."""
     deadline = time.monotonic() + 20
     while not os.path.exists(path):
         if time.monotonic() > deadline:
@@ -203,7 +203,7 @@ def figures(taken: dict[str, list[float]]) -> dict[str, float]:
 
 
 def measure_starts() -> dict[str, float]:
-    """Return the milliseconds of Python alone, and of our hook for one container.
+    """Return the milliseconds of Python alone, and of the hook for one container.
 
     By default a runtime has written everything already; with more handlers on, there is
     something to write, and its journal.
@@ -237,7 +237,7 @@ def measure_starts() -> dict[str, float]:
 
 def print_calls(found: dict[str, Any]) -> None:
     """Print what `measure_calls` found."""
-    print(f"{'µs':24}{'direct':>16}{'through us':>16}{'added':>16}")
+    print(f"{'µs':24}{'direct':>16}{'through proxy':>16}{'added':>16}")
     for name, one in found["calls"].items():
         for percent in (50, 99):
             columns = (

@@ -1,6 +1,6 @@
 """What a plugin costs a container's start on a real node: `crictl create`, timed.
 
-No plugin, ours and the same conversions on the Go stub take turns on one booted node;
+No plugin, nriplugin, and the same conversions on the Go stub take turns on one node;
 each turn makes some containers in one pod. Every figure is the median of all creations.
 The node is emulated, so only the comparison means anything, not the milliseconds.
 """

@@ -1,12 +1,21 @@
 """The NRI door against the Go reference, on the real runtime library.
 
-Plugins take turns on one runtime, so that whatever else the machine does hits all of
-them: ours as it comes, ours with every handler on and with rules (and once more where
-it may write cgroups, in a tree of plain files), the conversions alone on the Go stub,
-and the floor (floor.py). They are asked about replicas of one container; ours is also
-asked about those of a pod with annotations, and about containers of which no two have
-the same sizes, so that every decision is made anew.
-Every figure is the median over the turns; every ratio is the median of the ratios
+Plugins take turns on one runtime, so that other load of the machine hits all of them;
+each turn of a plugin is a process of its own. The scenarios:
+
+nriplugin              the default configuration, asked about replicas of one container
+all differ             the same, but no two containers have the same sizes, so that
+                       every decision is made anew
+all handlers           every handler on, and rules; no access to cgroups
+annotated              the same with a pod that has three annotations
+annotated, all differ  the same, and no two containers have the same sizes
+and writes             every handler on, and files of the pod's cgroup are written
+                       before the answer, in a tree of plain files; each container is
+                       started, stopped and removed before the next, which is not timed
+go                     the conversions alone, on the Go library's plugin side
+floor                  a plugin that parses nothing and answers a constant (floor.py)
+
+Every figure is the median over the turns; every share is the median of the shares
 within a turn.
 """
 
@@ -31,9 +40,11 @@ SYNC_SIZES = (2000, 8000)
 PRESENT = (10, 1000, 10_000)
 WIDTH = 31  # of the first column
 
-# The pod that the runtime makes up for its requests.
+# The pod that the runtime makes up for its requests, and those of its containers that
+# are removed after their creation (tests/interop/go/runtime/bench.go).
 POD = "/kubepods/burstable/pod0c7a3d52-9c1e-4f6b-8d35-000000900000"
-# Two rules that do not match the pod, and every handler with something to say.
+FINISHED = [f"{POD}/c{index:06}" for index in range(16)]
+# Every handler sets at least one file; the two rules do not match the pod.
 EVERYTHING = """
 memoryQoS: {enabled: true, swap: 0, oomGroup: true}
 cpuBurst: {enabled: true, percent: 50}
@@ -56,6 +67,7 @@ ANNOTATED: Kind = {
     }
 }
 DIFFER: Kind = {"differ": True}
+FINISH: Kind = {"finish": True}
 
 
 class Plugin(NamedTuple):
@@ -66,7 +78,7 @@ class Plugin(NamedTuple):
 
 
 def say(text: str) -> None:
-    """Tell what takes so long."""
+    """Print a line of progress."""
     print(f"bench: {text}", file=sys.stderr)
 
 
@@ -79,7 +91,7 @@ class Bench:
         tree = Path(runtime.socket).with_name("cgroup")
         config = Path(runtime.socket).with_name("config.yaml")
         config.write_text(EVERYTHING)
-        make_v2(tree, ("/kubepods", "/kubepods/burstable", POD))
+        make_v2(tree, ("/kubepods", "/kubepods/burstable", POD, *FINISHED))
         (tree / POD.lstrip("/") / "cpu.max").write_text("400000 100000\n")
         handlers = [
             *nriplugin_command(runtime.socket, "--config", str(config)),
@@ -87,21 +99,21 @@ class Bench:
         ]
         floor = str(Path(__file__).with_name("floor.py"))
         stub = str(peers / f"stubplugin-{runtime.version}")
-        ours = list(nriplugin_command(runtime.socket))
+        default = list(nriplugin_command(runtime.socket))
         answers = [*handlers, "--read-only"]
-        self.ours = {
-            "nriplugin": Plugin(ours),
-            "all differ": Plugin(ours, DIFFER),
+        self.scenarios = {
+            "nriplugin": Plugin(default),
+            "all differ": Plugin(default, DIFFER),
             "all handlers": Plugin(answers),
             "annotated": Plugin(answers, ANNOTATED),
             "annotated, all differ": Plugin(answers, {**ANNOTATED, **DIFFER}),
-            "and writes": Plugin(handlers),
+            "and writes": Plugin(handlers, FINISH),
         }
         self.others = {
             "go": Plugin([stub, "-socket-path", runtime.socket, "-idx", "99"]),
             "floor": Plugin([sys.executable, floor, runtime.socket]),
         }
-        self.plugins = {**self.ours, **self.others}
+        self.plugins = {**self.scenarios, **self.others}
 
     def turn(self, plugin: str, requests: int) -> Figures:
         """Start a plugin, time requests, and stop it."""
@@ -142,12 +154,11 @@ def medians(turns: list[Figures]) -> Figures:
     return {name: median(turn[name] for turn in turns) for name in turns[0]}
 
 
-def ratios(turns: list[Figures], others: list[Figures]) -> Figures:
-    """Return the median of each figure's ratio within a turn."""
-    return {
-        name: median(a[name] / b[name] for a, b in zip(turns, others, strict=True))
-        for name in turns[0]
-    }
+def share(turns: list[Figures], others: list[Figures], figure: str) -> float:
+    """Return the median of a figure's share of the other's, turn by turn."""
+    return median(
+        turn[figure] / other[figure] for turn, other in zip(turns, others, strict=True)
+    )
 
 
 def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
@@ -155,7 +166,9 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     peers = build_go_peers()
     result: dict[str, dict[str, Figures]] = {}
     with GoRuntime(peers, args.nri) as runtime:
-        runtime.start(containers=CONTAINERS)
+        # Longer than the library's 2 s, within which a busy machine may not synchronize
+        # with thousands of containers.
+        runtime.start(containers=CONTAINERS, request_timeout_ms=20_000)
         bench = Bench(peers, runtime)
         turns: dict[str, list[Figures]] = {name: [] for name in bench.plugins}
         for turn in range(args.turns):
@@ -163,23 +176,28 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
             for name in bench.plugins:
                 turns[name].append(bench.turn(name, args.requests))
         result["request"] = {name: medians(figures) for name, figures in turns.items()}
-        result["ratio"] = {
-            f"{name} to {other}": ratios(turns[name], turns[other])
-            for name in bench.ours
-            for other in bench.others
+        result["share"] = {
+            name: {
+                "p50_of_go": share(turns[name], turns["go"], "p50_us"),
+                "p99_of_go": share(turns[name], turns["go"], "p99_us"),
+                "p50_of_floor": share(turns[name], turns["floor"], "p50_us"),
+                "rss_mb": result["request"][name]["rss_after_mb"],
+                "exec_to_sync_ms": result["request"][name]["start_ms"],
+            }
+            for name in bench.plugins
         }
         result["synchronize"] = {}
         for size in SYNC_SIZES:
             say(f"Synchronize with {size} containers")
             bench.containers(size)
-            ours, go = [], []
+            tested, go = [], []
             for _ in range(args.turns):
-                ours.append(bench.turn("nriplugin", 0))
+                tested.append(bench.turn("nriplugin", 0))
                 go.append(bench.turn("go", 0))
             result["synchronize"][str(size)] = {
-                "nriplugin_ms": median(turn["sync_ms"] for turn in ours),
+                "nriplugin_ms": median(turn["sync_ms"] for turn in tested),
                 "go_ms": median(turn["sync_ms"] for turn in go),
-                "ratio": ratios(ours, go)["sync_ms"],
+                "share_of_go": share(tested, go, "sync_ms"),
             }
         result["present"] = {}
         for count in PRESENT:
@@ -206,7 +224,7 @@ def print_table(result: dict[str, dict[str, Figures]]) -> None:
     """Print the figures for people."""
     titles = {
         "request": f"CreateContainer, {REQUEST_BYTES} bytes, {CONTAINERS} containers",
-        "ratio": "ours to others' (medians of the ratios within a turn)",
+        "share": "share of Go's and of the floor's (medians over the turns), and size",
         "synchronize": "Synchronize, by number of containers",
         "present": "nriplugin's CreateContainer, by number of containers present",
         "start": "from exec",
@@ -225,14 +243,19 @@ def print_table(result: dict[str, dict[str, Figures]]) -> None:
 
 def main() -> None:
     """Parse arguments, measure, print."""
-    parser = argparse.ArgumentParser(prog="hack/bench nri", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="hack/bench nri",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--nri", default=NEWEST, help="release of the Go library")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("--json", dest="output", action="store_const", const="json")
     args = parser.parse_args()
     result = measure(args)
-    if args.json:
+    if args.output == "json":
         print(json.dumps(result))
     else:
         print_table(result)

@@ -1,6 +1,7 @@
 """How this machine's apt reaches its mirror, for an apt of another suite.
 
-Nothing of that is written down anywhere: it is read from this machine's own settings.
+The mirror's address is read from this machine's apt settings at run time and is written
+to no file of the repository.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def mirror(sources: Path = Path("/etc/apt")) -> str:
 
 
 def settings() -> str:
-    """Return how this machine's apt reaches its mirror: proxies, frozen mirrors."""
-    ours = re.compile(r"Acquire::(https?::|Check-Valid-Until |Retries |ForceIPv4 )")
+    """Return the lines of apt.conf about reaching the mirror, such as proxies."""
+    wanted = re.compile(r"Acquire::(https?::|Check-Valid-Until |Retries |ForceIPv4 )")
     lines = run("apt-config", "dump").splitlines()
-    return "".join(f"{line}\n" for line in lines if ours.match(line))
+    return "".join(f"{line}\n" for line in lines if wanted.match(line))

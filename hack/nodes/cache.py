@@ -1,4 +1,8 @@
-"""What was built is kept outside of the repository, under a key of all its inputs."""
+"""Results of builds, kept outside of the repository.
+
+Each result is a directory whose name ends with a hash of all its inputs, so a changed
+input means another name, and a result that is there is up to date.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +55,9 @@ def _contents(path: Path) -> Iterable[str | bytes]:
 def built(kind: str, key: str, what: str, build: Callable[[Path], None]) -> Path:
     """Return the directory `kind-key`; if it is not there, `build` fills a new one.
 
-    Older ones of that kind go. A build that is interrupted leaves nothing behind that
-    is taken for a result, and of two builds at once the second waits for the first.
+    Older directories of that kind are removed. A build works in a directory of another
+    name, so an interrupted one is never taken for a result. Of two builds of a kind at
+    once, the second waits for the first.
     """
     home = directory()
     home.mkdir(parents=True, exist_ok=True)
@@ -60,6 +65,7 @@ def built(kind: str, key: str, what: str, build: Callable[[Path], None]) -> Path
     with _locked(home / f"{kind}.lock"):
         if result.exists():
             return result
+        # An unfinished build, too, which matches this pattern.
         for old in home.glob(f"{kind}-*"):
             shutil.rmtree(old)
         say(what)

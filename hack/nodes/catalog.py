@@ -1,11 +1,11 @@
-"""Which nodes there are, and what each is made of."""
+"""The nodes: which there are, and what each is made of."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What every root has. skopeo and conmon are CRI-O's, podman is for the hook; systemd is
-# there in all of them and is the init of those nodes that ask for it.
+# The packages of every root. CRI-O needs skopeo and conmon; podman is for the tests of
+# the hook; systemd is the init only of nodes whose driver is systemd.
 PACKAGES = (
     "busybox-static",
     "ca-certificates",
@@ -30,8 +30,8 @@ class Node:
     """One kind of node.
 
     `root` and `kernel` are Debian suites; `runtime` is containerd or crio, `config`
-    the runtime's configuration in guest/etc, `nri` whether the runtime offers it,
-    `other_plugins` whether it has plugins of other projects to live beside.
+    the runtime's configuration in guest/etc, `nri` whether the runtime offers NRI,
+    `other_plugins` whether the node has NRI plugins of other projects.
     """
 
     name: str

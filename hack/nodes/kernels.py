@@ -1,4 +1,8 @@
-"""Kernels of Debian's suites: each with an initramfs and a disk of its modules."""
+"""Kernels of Debian's suites, each with an initramfs and a disk of its modules.
+
+The kernel's packages are downloaded with an apt root of their own, so the suites that
+this machine's apt knows do not matter, and nothing is installed on this machine.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,9 @@ from nodes.shell import run
 
 INITRAMFS = Path(__file__).parent / "guest/initramfs"
 
-# What stands between the initramfs and the root: the disks, and the serial port that
-# we talk over. A kernel that has one of them built in has no module of that name.
+# The modules that the initramfs loads: for the disks, and for the serial port over
+# which the tests talk to the guest. A kernel that has one of them built in has no
+# module of that name.
 BOOT_MODULES = ("virtio_pci", "virtio_blk", "virtio_console")
 
 
@@ -81,7 +86,7 @@ def _download(suite: str, apt: Path) -> list[Path]:
 
 
 def _initramfs(unpacked: Path, release: Path, directory: Path) -> None:
-    """Pack busybox, our init and the modules that it loads, in order."""
+    """Pack busybox, guest/initramfs as /init, and the modules in loading order."""
     tree = directory / "initramfs"
     for name in ("bin", "dev", "proc", "sys", "root", "modules"):
         (tree / name).mkdir(parents=True)

@@ -1,4 +1,8 @@
-"""A booted node: qemu, its serial ports, and what can be asked of the guest."""
+"""A booted node: qemu, its serial ports, and requests to the agent in the guest.
+
+Everything that a guest writes to its disks is thrown away at its end. A guest ends at
+the latest after a time limit, or with the process that booted it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nodes import kernels, roots
+from nodes.accelerator import QEMU, accelerator
 from nodes.cache import directory, say
 from nodes.disk import make_disk
 from nodes.payload import payload
@@ -26,31 +31,16 @@ if TYPE_CHECKING:
     from nodes.catalog import Node
 
 BOOT_S = 300
-QEMU = "qemu-system-x86_64"
-# Software emulation: what KVM there may be inside of a virtual machine cannot be relied
-# on. The emulation of cmpxchg16b (cx16) breaks kernels; a processor without AVX is
-# emulated about twice as fast. Two processors take turns on one thread: on two threads
-# a guest alone is faster, but two guests at once wait for each other's locks.
-CPU = (
-    "-accel",
-    "tcg,thread=single",
-    "-cpu",
-    "Nehalem,-cx16",
-    "-smp",
-    "2",
-    "-m",
-    "2048",
-)
-# A guest must not outlive us, whatever becomes of us.
+# The kernel kills the guest when the process that started it ends, however it ends.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
-# The emulated timer is late now and then, which the kernel's check of it hangs on.
+# Without no_timer_check a kernel may hang at boot: the emulated timer is late at times.
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
 )
 
 
 class Result(NamedTuple):
-    """What became of a command in the guest."""
+    """The exit code and the output of a command in the guest."""
 
     code: int
     stdout: str
@@ -66,7 +56,7 @@ class Disks(NamedTuple):
 
 
 def build(node: Node) -> Disks:
-    """Build what is not there yet."""
+    """Build those parts of a node that are not in the cache."""
     root, kernel = roots.root(node.root), kernels.kernel(node.kernel)
     images = (root / "root.img", kernel / "modules.img", payload(node) / "payload.img")
     return Disks(kernel / "vmlinuz", kernel / "initrd", images)
@@ -74,7 +64,8 @@ def build(node: Node) -> Disks:
 
 def qemu_command(disks: Disks, *options: str, append: str = "") -> list[str]:
     """Return qemu's command line; nothing that the guest writes is kept."""
-    argv = [*DIE_WITH_PARENT, QEMU, *CPU, "-no-reboot", "-nodefaults"]
+    how = accelerator(disks.kernel, disks.initrd).options
+    argv = [*DIE_WITH_PARENT, QEMU, *how, "-no-reboot", "-nodefaults"]
     argv += ["-display", "none", "-kernel", str(disks.kernel)]
     argv += ["-initrd", str(disks.initrd), "-append", f"{COMMAND_LINE} {append}"]
     for image in disks.images:
@@ -91,6 +82,7 @@ class Machine:
     def __init__(self, node: Node, process: subprocess.Popen[bytes], log: Path) -> None:
         self.node = node
         self.log = log
+        self.boot_s = 0.0
         self._process = process
         self._port = socket.socket(socket.AF_UNIX)
         self._pending = b""
@@ -206,7 +198,7 @@ class Machine:
         )
 
     def power_off(self) -> None:
-        """Ask the guest to end, and end it."""
+        """Ask the guest to power off, and kill it if it does not."""
         with contextlib.suppress(OSError):
             self._send("end")
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -231,7 +223,7 @@ def booted(
         make_disk(share, scratch / "with.img")
         disks = disks._replace(images=(*disks.images, scratch / "with.img"))
     port = scratch / "port"
-    # timeout(1) is the hard limit: a guest that spins would otherwise do so for ever.
+    # timeout(1) is the hard limit: a guest whose kernel panicked may spin for ever.
     qemu = qemu_command(
         disks,
         *("-serial", f"file:{log}", "-device", "virtio-serial-pci"),
@@ -247,7 +239,8 @@ def booted(
     try:
         machine._connect(port)
         machine._await_ready()
-        say(f"{node.name}: up after {time.monotonic() - began:.0f} s")
+        machine.boot_s = time.monotonic() - began
+        say(f"{node.name}: up after {machine.boot_s:.0f} s")
         yield machine
     finally:
         machine.power_off()

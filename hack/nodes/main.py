@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,10 @@ from nodes.shell import NodeError
 
 
 def main(argv: list[str]) -> int:
-    """Do what the command line says; 2 is the user's mistake, 1 ours."""
+    """Run a command; return 2 for a mistake of the user, 1 for any other failure."""
     args = _parser().parse_args(argv)
+    # SIGTERM ends the programs that a build has started, too, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return int(COMMANDS[args.command](args))
     except NodeError as exc:
@@ -32,6 +35,12 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("list", help="the nodes there are")
     builder = commands.add_parser("build", help="build a node, or all of them")
     builder.add_argument("nodes", nargs="*", type=_node, metavar="NAME")
+    builder.add_argument(
+        "--ready",
+        type=Path,
+        metavar="FILE",
+        help="append each node's name when it is built",
+    )
     runner = commands.add_parser("run", help="boot, run a command, power off")
     runner.add_argument("node", type=_node, metavar="NAME")
     runner.add_argument(
@@ -69,6 +78,9 @@ def _list(_: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     for node in args.nodes or NODES.values():
         build(node)
+        if args.ready is not None:
+            with args.ready.open("a") as file:
+                file.write(f"{node.name}\n")
     return 0
 
 

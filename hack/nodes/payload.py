@@ -1,7 +1,7 @@
-"""The disk that makes a root a node: our plugin, the runtime's settings, the tools.
+"""The disk with what Debian does not have: nriplugin, settings of the runtime, tools.
 
-The plugin is installed as a user would: its wheel, with pip, on the guest's own Python.
-That runs in a chroot of the guest's root, at the machine's own speed.
+nriplugin is installed as a user would install it: its wheel, with pip, on the guest's
+own Python. pip runs in a chroot of the guest's root, at this machine's full speed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GUEST = Path(__file__).parent / "guest"
 SOURCES = ("nriplugin", "pyproject.toml", "README.md", "LICENSE")
-# Named like a release to come, so that an upgrade can be played.
+# A wheel of a release to come, so that tests can upgrade to it.
 NEXT_VERSION = "999.0"
 
 
@@ -41,7 +41,7 @@ def payload(node: Node) -> Path:
     wheels = _wheels(root)
 
     def build(directory: Path) -> None:
-        # Nodes of one root may be built at the same time, so not in the root itself.
+        # Not in the root's own tree: nodes of one root may be built at the same time.
         tree = directory / "node"
         shutil.copytree(GUEST, tree, ignore=shutil.ignore_patterns("__pycache__"))
         for tool in tools:
@@ -63,6 +63,7 @@ def payload(node: Node) -> Path:
             wheels.name,
             GUEST,
             Path(__file__),
+            Path(__file__).with_name("box.py"),
         ),
         f"{node.name}: packing the plugin and the tools",
         build,
@@ -86,11 +87,11 @@ def _wheels(root: Path) -> Path:
         _build_wheel(pip, directory / "source", directory / "next", NEXT_VERSION)
         show = "import sys; print(*sys.version_info[:2], sep='.')"
         version = run("chroot", tree, "python3", "-c", show).strip()
-        # With this machine's settings for pip, for the guest's Python.
+        # This machine's pip, with its settings, downloads for the guest's Python.
         download = [*pip, "download", "--only-binary=:all:", "--dest", str(wheels)]
-        (ours,) = wheels.glob("*.whl")
-        # With what the CRI proxy needs: on a node without NRI it stands in for it.
-        run(*download, "--python-version", version, f"{ours}[cri]")
+        (wheel,) = wheels.glob("*.whl")
+        # The extra is for the CRI proxy, which serves nodes without NRI.
+        run(*download, "--python-version", version, f"{wheel}[cri]")
         place = tree / "node"
         shutil.copytree(wheels, place / "wheels")
         try:
@@ -110,8 +111,8 @@ def _wheels(root: Path) -> Path:
         finally:
             shutil.rmtree(place)
             place.mkdir()
-        for wheel in (directory / "next").iterdir():
-            wheel.rename(wheels / wheel.name)
+        for upgrade in (directory / "next").iterdir():
+            upgrade.rename(wheels / upgrade.name)
 
     return built(
         f"wheels-{root.name.rsplit('-', 1)[0]}",

@@ -43,7 +43,7 @@ def crio() -> Path:
     """Return the directory with `crio` and `pinns`, its helper that pins namespaces."""
 
     def build(directory: Path) -> None:
-        # Without C libraries for signatures and btrfs, which it can do without.
+        # These tags leave out signatures and btrfs, which need C libraries.
         tags = "containers_image_openpgp exclude_graphdriver_btrfs"
         _go_build("crio", f"{CRIO}/cmd/crio", directory, tags)
         source = run(
@@ -60,7 +60,8 @@ def crio() -> Path:
 def memory_qos() -> Path:
     """Return the directory with `memory-qos`, an NRI plugin of the nri-plugins project.
 
-    A module that its own needs but that no proxy has is replaced by an empty one.
+    Its go.mod requires one module that no module proxy has and that memory-qos does not
+    use; programs/memory-qos replaces it by an empty one.
     """
     return built(
         "memory-qos",
@@ -79,7 +80,7 @@ def _key(name: str) -> str:
 
 
 def _environ() -> dict[str, str]:
-    # What the user has configured for other modules must not change the result.
+    # The user's own Go settings must not change the result.
     fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
     return {**os.environ, **fixed, "GOFLAGS": "-mod=readonly"}
 

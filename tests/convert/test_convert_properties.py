@@ -314,7 +314,7 @@ def converted(resources: Resources, curve: Curve, bfq: bool) -> Conversion | Non
         return None
 
 
-@settings(unhurried, max_examples=400)
+@settings(unhurried, max_examples=200)
 @given(anything, few_fields, curves, st.booleans())
 @example(Resources(burst_us=1, unified={"cpu.max": "abc"}), FIELDS, Curve.KEP, False)
 @example(Resources(unified={"cpu.weight": long_number}), FIELDS, Curve.KEP, False)
@@ -356,7 +356,7 @@ def test_anything_is_converted_or_refused(
         assert isinstance(reverse({file: value}), dict)
 
 
-@settings(unhurried, max_examples=400)
+@settings(unhurried, max_examples=200)
 @given(files, odd_texts)
 @example("cpu.max", "5000\t100000")
 @example("cpuset.cpus", "0-3:1/0")
@@ -425,7 +425,7 @@ documents = objects(
 )
 
 
-@settings(unhurried, max_examples=400)
+@settings(unhurried, max_examples=200)
 @given(json_values | documents)
 def test_any_json_is_read_or_refused(document: object) -> None:
     """Whatever JSON there is, it is read as resources, or refused."""
@@ -436,7 +436,7 @@ def test_any_json_is_read_or_refused(document: object) -> None:
     assert isinstance(resources, Resources)
 
 
-@settings(unhurried, max_examples=400)
+@settings(unhurried, max_examples=200)
 @given(documents, st.booleans())
 @example(
     {"blockIO": {"throttleReadBpsDevice": [{"major": 8, "minor": 0, "rate": True}]}},

@@ -5,15 +5,16 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from nodes.accelerator import QEMU
 from nodes.catalog import NODES
-from nodes.machine import QEMU, booted, build
+from nodes.machine import booted, build
 from nodes.shell import NodeError
 from support.kubelet import Kubelet
 from support.needs import need
 from support.observed import Observed, observe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from nodes.machine import Machine
 
@@ -35,9 +36,15 @@ def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
         yield machine
 
 
+@pytest.fixture(autouse=True)
+def boot_seconds(node: Machine, record_property: Callable[[str, object], None]) -> None:
+    """Have the table at the end of the run show how long the boot took."""
+    record_property("boot_s", node.boot_s)
+
+
 @pytest.fixture(scope="session")
 def kubelet(node: Machine) -> Kubelet:
-    """Who makes pods on the node."""
+    """Makes pods on the node, as the kubelet would."""
     return Kubelet(node)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.cgroup.writing.updates import Outcome, Writer
 
-# What the kernel changes by itself, or shows of something else.
+# Files that the kernel changes by itself, or that show another file's value.
 _USE = (
     *("stat", "current", "peak", "usage", "events", "pressure", "procs", "threads"),
     *("tasks", "failcnt", "io_", "numa", "reclaim", "kmem", "slabinfo", "freez"),
@@ -67,7 +67,7 @@ class Branch:
                     (directory / "cgroup.subtree_control").write_text(text)
 
     def directories(self, name: str) -> list[Path]:
-        """Return where a cgroup is; on v1 there are many."""
+        """Return the directories of a cgroup: one, or on v1 one per hierarchy."""
         return [root / self.cgroups[name][1:] for root in self.roots]
 
     def directory(self, name: str, file: str) -> Path:
@@ -78,7 +78,7 @@ class Branch:
         return root / self.cgroups[name][1:]
 
     def fill_cpusets(self) -> None:
-        """Give v1's empty cpusets what runtimes give them; no task may enter before."""
+        """Fill the cpusets of v1, as runtimes do: no task may enter an empty one."""
         if self.tree.version == 2:
             return
         top = Path("/sys/fs/cgroup/cpuset")
@@ -90,7 +90,7 @@ class Branch:
                     path.write_text(everything)
 
     def remove(self) -> None:
-        """End its processes and take it away."""
+        """End the processes of the branch and remove its cgroups."""
         for process in self.processes:
             process.kill()
             process.send_signal(signal.SIGCONT)
@@ -107,7 +107,7 @@ class Branch:
 
 
 class Case:
-    """The steps that there are. An answer is what JSON has."""
+    """The steps that a case can have, one method each; answers are values of JSON."""
 
     def __init__(self, tree: Tree, branch: Branch, writer: Writer | None) -> None:
         self.tree, self.branch = tree, branch
@@ -117,10 +117,10 @@ class Case:
     def _trace(self, path: str, content: str) -> None:
         self.traced.append((path, content))
 
-    # --- the kernel itself
+    # --- the kernel itself, without nriplugin
 
     def write(self, name: str, file: str, text: str) -> str:
-        """Write a file without us; answer with the error's name."""
+        """Write a file directly; answer with the error's name."""
         path = self.branch.directory(name, file) / file
         try:
             fd = os.open(path, os.O_WRONLY)
@@ -133,14 +133,14 @@ class Case:
         return ""
 
     def read(self, name: str, file: str) -> str | None:
-        """Read a file without us."""
+        """Read a file directly."""
         try:
             return (self.branch.directory(name, file) / file).read_text().strip()
         except OSError as exc:
             return errorcode[exc.errno or 0]
 
     def task(self, name: str, code: str = "sleep(1000)") -> str:
-        """Start a process of Python in a cgroup, and wait for it to get there."""
+        """Start a Python process in a cgroup, and wait until it is there."""
         text = f"from time import *; import os; {code}"
         process = subprocess.Popen(
             [sys.executable, "-S", "-c", f"input(); {text}"],
@@ -194,10 +194,10 @@ class Case:
         unit = self.branch.cgroups[name].rpartition("/")[2]
         return self.command("systemctl", "show", "--value", "-p", key, unit).strip()
 
-    # --- the kernel through us
+    # --- the kernel through nriplugin
 
     def supported(self, type: str, name: str) -> list[Any]:
-        """Answer whether, and how we know."""
+        """Answer whether this kernel has a type, and the evidence."""
         support = self.tree.supported(type, self.branch.cgroups[name])
         return [support.supported, support.reason]
 
@@ -210,7 +210,7 @@ class Case:
         return value if not isinstance(value, tuple) else list(value)
 
     def set(self, type: str, name: str, value: Any) -> str:
-        """Set a value past the executor; answer with the error."""
+        """Set a value without the executor; answer with the error."""
         try:
             self.tree.set(type, self.branch.cgroups[name], value)
         except ConfigError as exc:

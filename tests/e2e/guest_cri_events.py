@@ -1,4 +1,4 @@
-"""Runs in a node: what two servers of CRI say of containers' events at the same time.
+"""Runs in a node: the events of containers that two servers of CRI send.
 
 guest_cri_events.py FILE ADDRESS...
 Says `listening` once all streams are open, listens until there is such a file, and then

@@ -70,7 +70,7 @@ def updates(version: int, cgroups: list[str]) -> Iterator[list[list[Update]]]:
 
 
 def work(state: str, cgroups: list[str]) -> None:
-    """Update until killed; say how many were done."""
+    """Update until killed; print a line for every batch."""
     node = detect_node(os.environ, kubelet=kubelet_config)
     executor = Executor(node.open_tree(), journal=Journal(state), writer=node.writer())
     for batch in updates(node.version.number, cgroups):
@@ -81,7 +81,7 @@ def work(state: str, cgroups: list[str]) -> None:
 
 
 def compete(state: str, offset: str, cgroups: list[str]) -> None:
-    """Update a file of one's own and one that both write; say what was lost."""
+    """Update a file of this process and one that both write; print what was lost."""
     node = detect_node(os.environ, kubelet=kubelet_config)
     tree = node.open_tree()
     executor = Executor(tree, journal=Journal(state))
@@ -145,7 +145,7 @@ def main(what: str) -> None:
 
 
 def crash(state: str, branch: Branch) -> list[Any]:
-    """Kill the one who works after some of its updates, at no particular moment."""
+    """Kill the process after some of its updates, at no particular moment."""
     argv = [sys.executable, __file__, "work", state, *branch.cgroups.values()]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None
@@ -156,7 +156,7 @@ def crash(state: str, branch: Branch) -> list[Any]:
 
 
 def storm(state: str, branch: Branch) -> list[Any]:
-    """Let two work at the same time: what their own files hold, and what they said."""
+    """Run two processes at once; return their own files' values, and their output."""
     arguments = [*branch.cgroups.values()]
     workers = [
         subprocess.Popen(
@@ -171,7 +171,7 @@ def storm(state: str, branch: Branch) -> list[Any]:
 
 
 def snapshot(branch: Branch) -> dict[str, str]:
-    """Return all that can be set."""
+    """Return the contents of all files that can be set."""
     names = ("cpu.", "cpuset.", "memory.", "pids.max", "io.max", "hugetlb.", "blkio.")
     views = (
         *("stat", "current", "peak", "events", "pressure", "usage", "failcnt"),

@@ -1,4 +1,4 @@
-"""Our plugin beside memory-qos, a plugin of the nri-plugins project, on a real node."""
+"""nriplugin beside memory-qos, a plugin of the nri-plugins project, on a real node."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = [on_nodes("containerd-2"), pytest.mark.timeout(600)]
 
 LOG = "/var/log/memory-qos.log"
 THEIR_FILE = "/etc/memory-qos.yaml"
-# Half of the limit is to be swapped before the container meets it.
+# memory-qos sets memory.high to half of the limit, so that the other half is swapped.
 THEIR_CONFIG = """
 classes:
 - name: swap
   swaplimitratio: 0.5
 unifiedannotations: [memory.oom.group]
 """
-# The request, without which our memoryQoS derives nothing here.
+# The request, without which nriplugin's memoryQoS derives nothing here.
 OUR_ANNOTATIONS = {"memory-request.cgroup2.nri.io": "16Mi"}
 ANNOTATIONS = {
     **OUR_ANNOTATIONS,
@@ -64,7 +64,7 @@ OURS_UPDATED = {
 
 
 class Order(NamedTuple):
-    """The index of either plugin: whoever has the lower one is asked first."""
+    """The index of either plugin; the one with the lower index is asked first."""
 
     theirs: str
     ours: str
@@ -84,7 +84,7 @@ OURS_FIRST = Order("60", "50")
 
 @contextmanager
 def beside(machine: Machine, order: Order, *options: str) -> Iterator[None]:
-    """Run memory-qos and our plugin, both registered."""
+    """Run memory-qos and nriplugin, both registered."""
     machine.write(THEIR_FILE, THEIR_CONFIG)
     machine.write(LOG, "")
     pid = machine.spawn(
@@ -94,7 +94,7 @@ def beside(machine: Machine, order: Order, *options: str) -> Iterator[None]:
     )
     try:
         wait_for_log(machine, pid, "Connected to containerd")
-        # The runtime takes one plugin after the other: once it has ours, it has theirs.
+        # The runtime registers one plugin after the other, so then it has both.
         with running(machine, "--idx", order.ours, *options):
             yield
     finally:
@@ -114,7 +114,7 @@ def wait_for_log(machine: Machine, pid: int, text: str) -> None:
 def test_the_kernel_has_the_files_of_both(
     node: Machine, kubelet: Kubelet, order: Order
 ) -> None:
-    """Each sets files of its own; a resize works and leaves the other's alone."""
+    """Each plugin sets files of its own; a resize keeps memory-qos's files."""
     with (
         beside(node, order),
         kubelet.sandbox("Burstable", annotations=ANNOTATIONS) as pod,
@@ -134,7 +134,7 @@ def test_the_kernel_has_the_files_of_both(
 def test_a_file_that_an_earlier_plugin_set_is_left_to_it(
     node: Machine, kubelet: Kubelet
 ) -> None:
-    """Both are to set memory.high; ours comes later, sees theirs and lets it be."""
+    """memory-qos is asked first and sets memory.high; nriplugin keeps its value."""
     node.write(OUR_FILE, OUR_CONFIG)
     with beside(node, THEIRS_FIRST, "--config", OUR_FILE):
         with kubelet.sandbox("Burstable", annotations=ANNOTATIONS) as pod:
@@ -150,7 +150,7 @@ def test_a_file_that_an_earlier_plugin_set_is_left_to_it(
 def test_a_plugin_that_comes_after_us_and_sets_our_file_fails_the_container(
     node: Machine, kubelet: Kubelet
 ) -> None:
-    """The runtime names both plugins and the file; without either one it runs."""
+    """The error names both plugins and the file; with no plugin the container runs."""
     node.write(OUR_FILE, OUR_CONFIG)
     with kubelet.sandbox("Burstable", annotations=ANNOTATIONS) as pod:
         with beside(node, OURS_FIRST, "--config", OUR_FILE):

@@ -1,4 +1,4 @@
-"""Killed in the middle, or two at once: what the journal is for, on real files."""
+"""The journal on real files: a writer is killed in the middle, or two write at once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_update_before_the_kill_succeeded(
 
 
 def test_every_file_is_back_after_a_kill(node: Machine, crash: dict[str, Any]) -> None:
-    """Restore puts back everything, says so, and leaves nothing in the journal."""
+    """Restore puts back everything, reports it, and leaves nothing in the journal."""
     assert crash["not back"] == {}
     actions = {action for action, _ in crash["actions"].values()}
     assert actions <= {"restored", "already back"}
@@ -62,6 +62,6 @@ def test_a_storm_loses_nothing(node: Machine, storm: dict[str, Any]) -> None:
 
 
 def test_every_file_is_back_after_a_storm(node: Machine, storm: dict[str, Any]) -> None:
-    """The original is the one before both, not what the other wrote."""
+    """Restore puts back the value from before both processes."""
     assert storm["not back"] == {}
     assert (storm["code"], storm["again"]) == (0, [])

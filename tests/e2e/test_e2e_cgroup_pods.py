@@ -1,4 +1,4 @@
-"""Pods that a runtime made, found by the commands that look for them."""
+"""What the commands detect, cgroup, and load say about a pod that a runtime made."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Seen:
 
 @pytest.fixture(scope="session")
 def seen(node: Machine, kubelet: Kubelet) -> Seen:
-    """Ask everything in one go."""
+    """Run a pod, and all commands while it runs."""
     with kubelet.sandbox("Burstable") as pod:
         container = kubelet.start(pod, "one", LIMITS)
         pid = kubelet.inspect(container)["info"]["pid"]

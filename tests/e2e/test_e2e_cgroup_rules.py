@@ -1,4 +1,4 @@
-"""The kernel's rules, as quirks.py and leveled.py believe them, against kernels."""
+"""The kernel's rules that quirks.py and leveled.py rely on, checked on kernels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ = (
     "import mmap; f=os.open('/dev/vda', os.O_RDONLY|os.O_DIRECT); "
     "os.readv(f, [mmap.mmap(-1, 1<<20)]); print('read', flush=True); sleep(1000)"
 )
-# The parent waits in vfork, its child opens a pipe that nobody writes to.
+# The parent waits in vfork: its child opens a pipe that has no writer.
 VFORK = (
     "name=f'/tmp/fifo{os.getpid()}'; os.mkfifo(name); "
     "action=(os.POSIX_SPAWN_OPEN, 0, name, os.O_RDONLY, 0); "
@@ -347,7 +347,7 @@ def rules(node: Machine) -> Answers:
 @pytest.mark.parametrize("case", V2)
 @pytest.mark.parametrize("node", ["containerd-2"], indirect=True)
 def test_rule_of_v2(node: Machine, rules: Answers, case: str) -> None:
-    """The kernel does as the name of the case says, and we do as the kernel wants."""
+    """The kernel has the rule in the case's name, and the executor complies with it."""
     check(V2[case], rules[case])
 
 

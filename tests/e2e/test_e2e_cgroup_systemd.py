@@ -204,5 +204,5 @@ def units(node: Machine, kubelet: Kubelet) -> dict[str, list[Any]]:
 def test_systemd_does_as_we_think(
     node: Machine, units: dict[str, list[Any]], case: str
 ) -> None:
-    """Each write, by whom it was done, and what is left of it after a reload."""
+    """Each write: whether systemd did it, and what is left of it after a reload."""
     check(CASES[case], units[case])

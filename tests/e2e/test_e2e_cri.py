@@ -1,4 +1,4 @@
-"""The proxy before a runtime that has no NRI: same answers, and our values."""
+"""The CRI proxy before a runtime without NRI: the same answers, converted values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def bed(node: Machine, kubelet: Kubelet) -> Iterator[Bed]:
 
 @pytest.fixture(scope="module")
 def said(node: Machine, bed: Bed) -> dict[str, dict[str, Any]]:
-    """What each of the two says to the same calls."""
+    """The answers of the runtime and of the proxy to the same calls."""
     return {
         address: run_script(node, "guest_cri", address, bed.pod.id, bed.alone.id)[0]
         for address in (RUNTIME, PROXY)
@@ -82,12 +82,15 @@ def test_the_calls_were_worth_comparing(said: dict[str, dict[str, Any]]) -> None
 
 
 def test_the_curve_is_the_runtimes_own(bed: Bed) -> None:
-    """It is recognised by the container that was there before us."""
+    """The proxy recognises it from the container that was there before the proxy."""
     assert "curve kep: 1 of 1 containers of this node" in bed.plugin.log()
 
 
 def test_containers_are_what_they_were_without_us(kubelet: Kubelet, bed: Bed) -> None:
-    """Every setting of the kernel, at creation and after each update; and it was us."""
+    """Every setting of the kernel equals, at creation and after each update.
+
+    The specification shows that the values came from the proxy.
+    """
     ours = kubelet.start(bed.pod, "ours", RESOURCES)
     spec = kubelet.inspect(ours)["info"]["runtimeSpec"]["linux"]["resources"]
     assert spec["unified"] == {
@@ -137,7 +140,7 @@ def test_commands_run_through_the_proxy(kubelet: Kubelet, bed: Bed) -> None:
 def test_proxy_killed_and_started_again_under_load(
     node: Machine, kubelet: Kubelet, bed: Bed
 ) -> None:
-    """It knows everything again, and containers made before can be updated as ever."""
+    """The new proxy knows all containers, and can update those from before."""
     before = kubelet.start(bed.pod, "before", RESOURCES)
     bed.plugin.end(signal.SIGKILL)
     with creating(kubelet, bed.pod, RESOURCES) as load:
@@ -147,7 +150,7 @@ def test_proxy_killed_and_started_again_under_load(
         load.wait_for(load.count() + 2)
         results = load.results()
     try:
-        # While nobody served, crictl could not reach anybody: nothing was half made.
+        # Without a proxy crictl reached no server, so no container was half made.
         assert all(one.unified for one in results if one.code == 0), results
         assert results[-1].code == 0, results[-1]
         assert "curve kep: " in log

@@ -1,4 +1,4 @@
-"""A stream that stays open, of a runtime that has it: passed on as it goes."""
+"""GetContainerEvents, a stream that stays open, through the CRI proxy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def said(node: Machine, log: str, text: str) -> str:
 
 
 def test_events_are_the_runtimes(node: Machine, kubelet: Kubelet) -> None:
-    """The same ones in the same order, from when both streams are open."""
+    """Both streams have the same events in the same order, once both are open."""
     script = "guest_cri_events"
     node.check("mkdir", "-p", IN_GUEST)
     node.write(f"{IN_GUEST}/{script}.py", (HERE / f"{script}.py").read_text())
@@ -42,7 +42,7 @@ def test_events_are_the_runtimes(node: Machine, kubelet: Kubelet) -> None:
         *(PYTHON, f"{IN_GUEST}/{script}.py", ENOUGH, RUNTIME, PROXY), log=LOG
     )
     said(node, LOG, "listening")
-    time.sleep(2)  # until the streams are open, of which nobody is told
+    time.sleep(2)  # until the streams are open, which no message shows
     with kubelet.sandbox() as pod:
         kubelet.start(pod, "one", {})
     time.sleep(1)

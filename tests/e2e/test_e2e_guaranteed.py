@@ -9,6 +9,8 @@ from support.bed import on_nodes
 from support.plugins import running
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nodes.machine import Machine
     from support.kubelet import Kubelet
 
@@ -29,16 +31,22 @@ exec dd bs=32M count=7 of=/dev/null <&3
 """
 
 
+@pytest.fixture(scope="module")
+def plugin(node: Machine) -> Iterator[None]:
+    node.write("/tmp/guaranteed.yaml", CONFIG)
+    with running(node, "--config", "/tmp/guaranteed.yaml"):
+        yield
+
+
 @pytest.mark.parametrize("handler", ["runc", "crun"])
 def test_a_guaranteed_container_reads_more_than_its_limit(
-    node: Machine, kubelet: Kubelet, handler: str
+    node: Machine, plugin: None, kubelet: Kubelet, handler: str
 ) -> None:
-    """Its pod is at its limit first, and there must be something to reclaim."""
-    node.write("/tmp/guaranteed.yaml", CONFIG)
-    with (
-        running(node, "--config", "/tmp/guaranteed.yaml"),
-        kubelet.sandbox("Guaranteed", handler) as pod,
-    ):
+    """The kernel reclaims page cache when the pod is at its limit, and kills nothing.
+
+    memory.min protects less than the limit, so some of the page cache can be reclaimed.
+    """
+    with kubelet.sandbox("Guaranteed", handler) as pod:
         app = kubelet.start(pod, "app", {"memory_limit_in_bytes": LIMIT})
         (own,) = app.cgroups
         parent = own.rpartition("/")[0]

@@ -11,11 +11,13 @@ from support.bed import on_nodes
 from support.kubelet import Container, Kubelet
 
 from nriplugin.convert.curves import Curve, weight_of
+from nriplugin.engine import decide, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from nodes.machine import Machine
+    from support.kubelet import Pod
 
 pytestmark = [on_nodes("crio"), pytest.mark.timeout(600)]
 
@@ -23,7 +25,7 @@ CONFIG_FILE = "/etc/nriplugin-hook.yaml"
 STATE_DIR = "/var/lib/nriplugin-hook"
 HOOKS_DIR = "/etc/containers/oci/hooks.d"
 DROP_IN = "/etc/crio/crio.conf.d/99-hook.conf"
-# hooks_dir is /usr/share/containers/oci/hooks.d alone, unless somebody says otherwise.
+# CRI-O looks for hooks in /usr/share/containers/oci/hooks.d alone by default.
 SETTINGS = f"""
 [crio.runtime]
 hooks_dir = ["{HOOKS_DIR}"]
@@ -93,21 +95,36 @@ def configured(node: Machine, text: str) -> Iterator[None]:
 
 
 def test_nri_is_off(hooked: Machine) -> None:
-    """So that whatever the containers have is the hook's."""
+    """So what the containers get beyond the runtime's values comes from the hook."""
     assert "nri.sock" not in hooked.check("ss", "--unix", "--listening")
 
 
-@pytest.mark.parametrize("handler", ["runc", "crun"])
-def test_burstable(hooked: Machine, kubelet: Kubelet, handler: str) -> None:
-    """The runtime's own values stay, and the handlers' are beside them."""
-    with kubelet.sandbox("Burstable", handler) as pod:
-        held = kubelet.settings(kubelet.start(pod, "web", LIMITED))
+@pytest.fixture(scope="module")
+def pod(hooked: Machine, kubelet: Kubelet) -> Iterator[Pod]:
+    """A Burstable pod for the containers of several tests."""
+    with kubelet.sandbox("Burstable") as pod:
+        yield pod
+
+
+def assert_burstable(held: dict[str, str]) -> None:
+    """The runtime's own values stay, and those of the handlers are beside them."""
     assert held["cpu.weight"] == str(weight_of(256, Curve.QUADRATIC))
     assert held["cpu.max"] == "150000 100000"
     assert held["memory.max"] == str(96 * MIB)
     assert held["cpu.max.burst"] == "30000"
     assert 48 * MIB < int(held["memory.high"]) < 96 * MIB
     assert held["cpu.idle"] == "0"
+
+
+def test_burstable(kubelet: Kubelet, pod: Pod) -> None:
+    """Under runc, the runtime's own values stay, and the handlers' are beside them."""
+    assert_burstable(kubelet.settings(kubelet.start(pod, "web", LIMITED)))
+
+
+def test_burstable_under_crun(hooked: Machine, kubelet: Kubelet) -> None:
+    """The same under crun."""
+    with kubelet.sandbox("Burstable", "crun") as pod:
+        assert_burstable(kubelet.settings(kubelet.start(pod, "web", LIMITED)))
 
 
 def test_guaranteed(hooked: Machine, kubelet: Kubelet) -> None:
@@ -132,8 +149,8 @@ def test_best_effort_is_idle(hooked: Machine, kubelet: Kubelet) -> None:
                 *("--dry-run", "--json"),
             )
         )
-    ours = {f"/sys/fs/cgroup{one['path']}": one["original"] for one in findings}
-    assert ours[f"{cgroup}/cpu.idle"] == "0"
+    written = {f"/sys/fs/cgroup{one['path']}": one["original"] for one in findings}
+    assert written[f"{cgroup}/cpu.idle"] == "0"
 
 
 def test_annotations_and_labels_of_the_pod_count(
@@ -152,44 +169,45 @@ def test_annotations_and_labels_of_the_pod_count(
 
 
 def test_a_broken_configuration_does_not_stop_a_container(
-    hooked: Machine, kubelet: Kubelet
+    hooked: Machine, kubelet: Kubelet, pod: Pod
 ) -> None:
-    """It has what its runtime gives it."""
-    with configured(hooked, "cpuBurst: ["), kubelet.sandbox("Burstable") as pod:
-        held = kubelet.settings(kubelet.start(pod, "web", LIMITED))
+    """The container has the values that its runtime gives it."""
+    with configured(hooked, "cpuBurst: ["):
+        held = kubelet.settings(kubelet.start(pod, "misconfigured", LIMITED))
     assert held["cpu.max"] == "150000 100000"
     assert (held["cpu.max.burst"], held["memory.high"]) == ("0", "max")
 
 
-@pytest.mark.parametrize("module", ["engine.decide", "engine.settings"])
+@pytest.mark.parametrize("module", [decide.__name__, settings.__name__])
 def test_a_broken_engine_does_not_stop_a_container(
-    hooked: Machine, kubelet: Kubelet, module: str
+    hooked: Machine, kubelet: Kubelet, pod: Pod, module: str
 ) -> None:
-    """As in the middle of an upgrade: a part of it is not there."""
-    show = f"import nriplugin.{module} as m; print(m.__file__)"
+    """As in the middle of an upgrade, when a module is not there."""
+    show = f"import {module} as m; print(m.__file__)"
     file = hooked.check("/opt/nriplugin/bin/python", "-c", show).strip()
     hooked.check("mv", file, f"{file}.away")
     try:
-        with kubelet.sandbox("Burstable") as pod:
-            held = kubelet.settings(kubelet.start(pod, "web", LIMITED))
+        name = f"without-{module.rpartition('.')[2]}"
+        held = kubelet.settings(kubelet.start(pod, name, LIMITED))
     finally:
         hooked.check("mv", f"{file}.away", file)
     assert held["cpu.max"] == "150000 100000"
     assert (held["cpu.max.burst"], held["memory.high"]) == ("0", "max")
 
 
-def test_what_is_to_fail_stops_a_container(hooked: Machine, kubelet: Kubelet) -> None:
-    """Without a journal nothing is written, and the runtime shows our words."""
+def test_what_is_to_fail_stops_a_container(
+    hooked: Machine, kubelet: Kubelet, pod: Pod
+) -> None:
+    """Without a journal nothing is written, and the runtime shows the hook's error."""
     text = "cpuBurst: {enabled: true, percent: 20, failurePolicy: %s}"
     hooked.check("rm", "-rf", STATE_DIR)
     hooked.write(STATE_DIR, "not a directory")
     try:
-        with kubelet.sandbox("Burstable") as pod:
-            with configured(hooked, text % "fail"):
-                refused = kubelet.try_start(pod, "one", LIMITED)
-            with configured(hooked, text % "ignore"):
-                started = kubelet.start(pod, "two", LIMITED)
-            held = kubelet.settings(started)
+        with configured(hooked, text % "fail"):
+            refused = kubelet.try_start(pod, "refused", LIMITED)
+        with configured(hooked, text % "ignore"):
+            started = kubelet.start(pod, "ignored", LIMITED)
+        held = kubelet.settings(started)
     finally:
         hooked.check("rm", STATE_DIR)
     assert not isinstance(refused, Container)

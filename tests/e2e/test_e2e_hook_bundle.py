@@ -1,4 +1,4 @@
-"""The hook of a bare bundle: no runtime above runc and crun, no kubelet."""
+"""The hook of a bare OCI bundle: runc or crun alone, with no runtime above them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def created(node: Machine, runtime: str, name: str, path: str) -> dict[str, str]
 
 
 def test_a_cgroup_anywhere(node: Machine, runtime: str) -> None:
-    """It is the container's own, so it is written, whoever made it."""
+    """The container's own cgroup is written, wherever its path is."""
     name = f"bare-{runtime}"
     path = f"/bundles/{name}"
     if node.node.driver == "systemd":
@@ -75,7 +75,7 @@ def test_a_cgroup_anywhere(node: Machine, runtime: str) -> None:
 
 
 def test_a_cgroup_below_kubepods(node: Machine, runtime: str) -> None:
-    """The same in a pod, where systemd is asked for what is its own."""
+    """The same below kubepods, where systemd, if it runs, sets cpu.idle."""
     name, uid = f"pod-{runtime}", str(uuid.uuid4())
     path = f"/kubepods/besteffort/pod{uid}/{name}"
     if node.node.driver == "systemd":

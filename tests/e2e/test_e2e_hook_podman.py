@@ -66,7 +66,7 @@ def test_a_container_gets_its_files(installed: Machine, runtime: str) -> None:
 
 
 def test_annotations_of_the_container_count(installed: Machine, runtime: str) -> None:
-    """There is no pod that could have them."""
+    """podman has no pods of Kubernetes, so the container's own annotations are read."""
     option = ("--annotation", "cpu-burst.cgroup2.nri.io=10%")
     assert held(installed, runtime, *option)["cpu.max.burst"] == "5000"
 
@@ -74,7 +74,7 @@ def test_annotations_of_the_container_count(installed: Machine, runtime: str) ->
 def test_a_broken_configuration_does_not_stop_a_container(
     installed: Machine, runtime: str
 ) -> None:
-    """It has what podman gives it."""
+    """The container has the values that podman gives it."""
     installed.write(CONFIG_FILE, "cpuBurst: [")
     try:
         assert held(installed, runtime)["cpu.max.burst"] == "0"

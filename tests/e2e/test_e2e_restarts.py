@@ -1,3 +1,5 @@
+"""The plugin and the runtime are restarted, also while containers are being made."""
+
 from __future__ import annotations
 
 import json
@@ -16,22 +18,23 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet, Pod
 
-pytestmark = [
-    on_nodes("containerd-2", "containerd-1.7", "crio"),
-    pytest.mark.timeout(600),
-]
+pytestmark = pytest.mark.timeout(600)
+each_node = on_nodes("containerd-2", "containerd-1.7", "crio")
+# One node of either runtime; together they have two releases of Python.
+each_runtime = on_nodes("containerd-1.7", "crio")
 
 RESOURCES = {"cpu_shares": 2048, "cpu_quota": 30_000, "cpu_period": 100_000}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pod(kubelet: Kubelet) -> Iterator[Pod]:
+    """One for all tests; each leaves the containers that it made to the next."""
     with kubelet.sandbox("Burstable") as pod:
         yield pod
 
 
-def is_ours(kubelet: Kubelet, container: Container) -> bool:
-    """Say whether the container came past the plugin."""
+def came_past(kubelet: Kubelet, container: Container) -> bool:
+    """Return whether the plugin was asked about a container when it was created."""
     spec = kubelet.inspect(container)["info"]["runtimeSpec"]
     return "unified" in spec["linux"]["resources"]
 
@@ -43,10 +46,15 @@ def listed(kubelet: Kubelet) -> tuple[int, int]:
     return len(pods["items"]), len(containers["containers"])
 
 
-def test_plugin_killed_and_started_again(
+@each_node
+def test_plugin_killed_and_runtime_restarted(
     node: Machine, kubelet: Kubelet, pod: Pod
 ) -> None:
-    """Containers keep their values; those made in between are found at Synchronize."""
+    """Containers keep their values, and after either the plugin knows all of them.
+
+    A plugin that was killed is told at Synchronize what was made in between. When the
+    runtime restarts, the plugin registers again by itself and answers as before.
+    """
     with running(node) as plugin:
         before = kubelet.start(pod, "before", RESOURCES)
         settings = kubelet.settings(before)
@@ -58,30 +66,24 @@ def test_plugin_killed_and_started_again(
         assert f"synchronized: {pods} pods, {containers} containers" in plugin.log()
         after = kubelet.start(pod, "after", RESOURCES)
         assert kubelet.settings(before) == settings
-        # On the curve that the container in between shows to be the runtime's.
+        # The container in between shows the runtime's curve, which the plugin follows.
         assert kubelet.settings(after) == kubelet.settings(between)
-    found = [is_ours(kubelet, container) for container in (before, between, after)]
-    assert found == [True, False, True]
 
-
-def test_runtime_restarted(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
-    """The plugin registers again by itself, is told what runs, and answers."""
-    with running(node) as plugin:
-        before = kubelet.start(pod, "before", RESOURCES)
-        settings = kubelet.settings(before)
         node.check("/node/bin/runtime", "restart")
         log = plugin.wait_for("synchronized:", times=2)
         pods, containers = listed(kubelet)
         last = log.rpartition("synchronized:")[2]
         assert last.startswith(f" {pods} pods, {containers} containers\n")
         assert kubelet.settings(before) == settings
-        after = kubelet.start(pod, "after", RESOURCES)
-        assert is_ours(kubelet, after)
-        assert kubelet.settings(after) == settings
+        again = kubelet.start(pod, "again", RESOURCES)
+        assert kubelet.settings(again) == kubelet.settings(after)
+    found = [came_past(kubelet, one) for one in (before, between, after, again)]
+    assert found == [True, False, True, True]
 
 
+@each_runtime
 def test_upgrade_under_load(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
-    """The next version installed and started while containers are made: none fails."""
+    """The next version is installed and started; no creation fails meanwhile."""
     plugin = Plugin(node)
     plugin.wait_for("synchronized:")
     with creating(kubelet, pod, RESOURCES) as load:
@@ -100,12 +102,13 @@ def test_upgrade_under_load(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
     assert results[-1].unified
 
 
+@each_node
 def test_plugin_coming_and_going_under_load(
     node: Machine, kubelet: Kubelet, pod: Pod
 ) -> None:
-    """Killed or stopped at any moment, the plugin takes no container with it."""
+    """Whether the plugin is killed or stopped, no creation of a container fails."""
     with creating(kubelet, pod, RESOURCES) as load:
-        for number in (signal.SIGKILL, signal.SIGTERM) * 2:
+        for number in (signal.SIGKILL, signal.SIGTERM):
             plugin = Plugin(node)
             plugin.wait_for("synchronized:")
             load.wait_for(load.count() + 1)

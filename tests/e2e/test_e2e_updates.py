@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-# Whose runc and crun are from before they took to the quadratic curve.
+# Nodes whose runc and crun still follow the KEP's curve.
 KEP_NODES = ("containerd-1.7", "containerd-1.6")
 FILES = ("cpu.weight", "cpu.max", "memory.max", "memory.swap.max")
 CREATED = {
@@ -117,7 +117,7 @@ def test_an_update_is_derived_again(
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_an_update_does_what_it_did_without_us(
+def test_an_update_does_what_it_does_without_the_plugin(
     seen: dict[bool, Seen], step: Step
 ) -> None:
     """Values after each update equal those of the runtime alone, the curve's too."""
@@ -125,14 +125,14 @@ def test_an_update_does_what_it_did_without_us(
 
 
 def test_the_curve_is_the_runtimes_own(node: Machine, seen: dict[bool, Seen]) -> None:
-    """Recognised from the container that was there before the plugin."""
+    """The plugin recognises it from the container that was there before."""
     curve = "kep" if node.node.name in KEP_NODES else "quadratic"
     told = rf"curve:? {curve}\W+1 of 1 containers of this node"
     assert re.search(told, seen[True].log)
 
 
 def test_an_update_leaves_the_rest_alone(seen: dict[bool, Seen]) -> None:
-    """Files that the update does not speak of are as they were."""
+    """Files that the update does not concern are unchanged."""
     derived = {*FILES, "cpu.weight.nice"}
     before, after = (
         {file: value for file, value in settings.items() if file not in derived}

@@ -16,7 +16,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
-def test_containers_start_exactly_as_without_us(
+def test_containers_start_exactly_as_without_the_plugin(
     observed: Observed, case: tuple[str, str]
 ) -> None:
     """On cgroup v1 every setting of every container is the runtime's own."""

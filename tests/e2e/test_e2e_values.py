@@ -35,7 +35,7 @@ NATIVE = {
 }
 RUNTIME = {"containerd": RuntimeName.CONTAINERD, "crio": RuntimeName.CRIO}
 
-# By hand, not by our own code: what some containers of these pods must get.
+# Worked out by hand: what some containers of these pods must get.
 LITERAL = {
     Key("guaranteed", "runc", "half"): ("59", "50000 100000", "134217728"),
     Key("burstable", "runc", "both"): ("35", "150000 100000", "100663296"),
@@ -61,7 +61,7 @@ def test_kernel_holds_what_explain_says(
 
 @each_case
 def test_inspect_shows_the_same(observed: Observed, case: tuple[str, str]) -> None:
-    """The runtime's own record of the container has our values as unified keys."""
+    """The runtime's record of the container has the plugin's values as unified keys."""
     for key, seen in of_case(observed.plugin, case).items():
         assert seen.spec["linux"]["resources"].get("unified") == seen.files, key
 
@@ -75,7 +75,7 @@ def test_known_values(observed: Observed, key: Key) -> None:
 
 
 @each_case
-def test_node_behaves_as_without_us_up_to_the_curve(
+def test_the_node_behaves_as_without_the_plugin_up_to_the_curve(
     node: Machine, observed: Observed, case: tuple[str, str]
 ) -> None:
     """Every setting that the kernel has for a container is the one it had before."""
@@ -89,10 +89,10 @@ def test_node_behaves_as_without_us_up_to_the_curve(
 
 
 @each_case
-def test_our_curves_are_the_runtimes(
+def test_the_curves_are_those_of_the_runtimes(
     node: Machine, observed: Observed, case: tuple[str, str]
 ) -> None:
-    """Without us the runtime writes the weight that our curve of its name has."""
+    """Alone, the runtime writes the weight that convert/ computes for its curve."""
     curve = NATIVE[node.node.name]
     for key, seen in of_case(observed.control, case).items():
         expected = str(weight_of(seen.sent["cpu.shares"], curve))

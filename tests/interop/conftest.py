@@ -69,7 +69,7 @@ def observer(runtime: GoRuntime, log: CallLog) -> Starter:
 
 @pytest.fixture
 def nriplugin(runtime: GoRuntime) -> Starter:
-    """Starts our own plugin on the runtime, with the given options."""
+    """Starts `nriplugin run` on the runtime, with the given options."""
 
     def start(*options: str) -> Child:
         return Child(*nriplugin_command(runtime.socket, *options), log=STDERR)
@@ -96,7 +96,7 @@ def _observed(
 
 @pytest.fixture
 def observed(_observed: Observed) -> Iterator[Observed]:
-    """A shared runtime with ten containers; the observer must give no offence."""
+    """A shared runtime with ten containers; no test may get its observer dropped."""
     _observed.log.skip()
     yield _observed
     assert _observed.runtime("plugins")["connected"] == 1

@@ -1,4 +1,4 @@
-"""A plugin on our SDK that writes down every call, for tests to read.
+"""A plugin on nriplugin's SDK that writes down every call, for tests to read.
 
 What it is to do beside that, tests say in annotations of the pod: see `Observer`.
 """

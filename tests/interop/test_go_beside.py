@@ -1,4 +1,4 @@
-"""Our plugin beside another one, on the real library: neither is in the other's way."""
+"""nriplugin and another plugin on one runtime of the real library."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def update(runtime: GoRuntime, asked: dict[str, Any]) -> dict[str, Any]:
 def test_both_set_their_own(
     runtime: GoRuntime, nriplugin: Starter, policy: Policy, policy_idx: str
 ) -> None:
-    """By default our plugin comes late: it converts what the other one has set."""
+    """By default nriplugin is asked last, and converts values that the other set."""
     runtime.start()
     with policy(policy_idx, POLICY_MADE, POLICY_ASKED), nriplugin():
         runtime.wait_sync(2)
@@ -109,7 +109,7 @@ def test_both_set_their_own(
 def test_an_early_plugin_is_in_nobodys_way(
     runtime: GoRuntime, nriplugin: Starter, policy: Policy, policy_idx: str
 ) -> None:
-    """At index 05 ours converts kubelet's values; the other one's fields still pass."""
+    """At index 05 nriplugin converts kubelet's values; the other's fields pass."""
     runtime.start()
     with policy(policy_idx, POLICY_MADE, POLICY_ASKED), nriplugin("--idx", "05"):
         runtime.wait_sync(2)
@@ -126,7 +126,7 @@ def test_an_early_plugin_is_in_nobodys_way(
 def test_alone_our_answer_leaves_the_request_as_it_is(
     runtime: GoRuntime, nriplugin: Starter
 ) -> None:
-    """Everything that kubelet asks for is applied, once, and our files beside it."""
+    """All that kubelet asks for is applied once, and nriplugin's files beside it."""
     runtime.start()
     with nriplugin():
         runtime.wait_sync()
@@ -163,7 +163,7 @@ def test_a_file_of_an_earlier_plugin_is_left(
 def test_a_file_of_ours_fails_a_later_plugin(
     runtime: GoRuntime, nriplugin: Starter, policy: Policy
 ) -> None:
-    """Whoever comes after us and sets the same file fails the container."""
+    """A plugin that is asked after nriplugin and sets its file fails the request."""
     theirs = {"unified": {"cpu.weight": "77"}}
     runtime.start()
     with policy("95", theirs, theirs), nriplugin("--idx", "90"):

@@ -1,4 +1,4 @@
-"""Our arithmetic against that of the Go library which runc and kubelet write with."""
+"""nriplugin's arithmetic against the Go library with which runc and kubelet write."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def near(*numbers: int) -> list[int]:
 
 
 def file_of(document: object, file: str) -> str | None:
-    """Return what we write to a file, None for nothing, or REFUSED."""
+    """Return what nriplugin writes to a file, None for nothing, or REFUSED."""
     try:
         return convert(from_oci(document)).files.get(file)
     except ConversionError:

@@ -111,7 +111,7 @@ def pair(go_peers: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         EmbeddedRuntime(path, patient) as ours,
         ExitStack() as stack,
     ):
-        # What our SDK keeps from a runtime is part of what is compared.
+        # The comparison covers what the SDK does not pass on to a plugin, too.
         patch.setattr(session, "drop_harmful", lambda *args: None)
         go.start(request_timeout_ms=int(PATIENCE_S * 1000))
         pair = Pair(go, ours)
@@ -217,7 +217,7 @@ OPTIONAL = {
 
 
 def failure(error: Exception) -> Outcome:
-    """Return who failed the request over what."""
+    """Return which plugins are in conflict, and over which field."""
     conflict = CONFLICT.search(str(error))
     if conflict is None:
         return "failed", "creation" in str(error)

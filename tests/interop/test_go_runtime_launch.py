@@ -75,7 +75,7 @@ def test_a_launched_plugin_works(
 def test_a_launched_plugin_ends_with_its_runtime(
     runtime: GoRuntime, launcher: Launcher, tmp_path: Path
 ) -> None:
-    """Our plugin, launched by the runtime, works and does not outlive it."""
+    """nriplugin, launched by the runtime, works and ends with it."""
     pid_file = tmp_path / "pid"
     program = (
         "import os, pathlib, runpy, sys\n"

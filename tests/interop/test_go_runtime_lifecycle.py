@@ -145,7 +145,7 @@ def test_sigterm_while_there_is_no_runtime(tmp_path: Path) -> None:
 def test_two_plugins_take_turns(
     runtime: GoRuntime, observer: Starter, nriplugin: Starter
 ) -> None:
-    """Two of ours on one runtime both adjust a container, and neither disturbs."""
+    """Two plugins on the SDK both adjust a container, without a conflict."""
     runtime.start(containers=3)
     with nriplugin("--idx", "10", "--name", "first"), observer():
         runtime.wait_sync(2)

@@ -87,7 +87,7 @@ def test_an_update_without_an_entry_leaves_the_request(observed: Observed) -> No
 
 
 def test_resources_become_unified_keys(runtime: GoRuntime, nriplugin: Starter) -> None:
-    """Our plugin answers with cgroup v2 files, and keeps what kubelet asked for."""
+    """nriplugin answers with cgroup v2 files, and leaves kubelet's numbers alone."""
     runtime.start(containers=3)
     with nriplugin():
         (sync,) = runtime.wait_sync()

@@ -24,7 +24,7 @@ def test_a_request_of_any_size_is_answered(observed: Observed, size: int) -> Non
 
 @pytest.mark.parametrize("size", [*SIZES, LIMIT - 1, LIMIT])
 def test_an_answer_of_any_size_arrives(observed: Observed, size: int) -> None:
-    """The runtime reads our answers on either side of every limit of framing."""
+    """The runtime reads answers of the SDK on either side of every limit of framing."""
     pod = {"id": "p1", "annotations": {"reply-bytes": str(size)}}
     adjust = observed.runtime.create(pod=pod)
     padding = adjust["annotations"]["observer/padding"]
@@ -33,7 +33,7 @@ def test_an_answer_of_any_size_arrives(observed: Observed, size: int) -> None:
 
 
 def test_an_answer_over_the_limit_is_not_sent(observed: Observed) -> None:
-    """What would kill the connection is dropped instead, and the container starts."""
+    """An answer that would end the connection is not sent, and the container starts."""
     pod = {"id": "p1", "annotations": {"reply-bytes": str(LIMIT + 1)}}
     assert observed.runtime.create(pod=pod) is None
     assert observed.runtime.create()

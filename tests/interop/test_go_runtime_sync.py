@@ -35,7 +35,7 @@ def test_all_that_exists_arrives_once(
 def test_unsolicited_updates_arrive(
     runtime: GoRuntime, observer: Starter, log: CallLog, count: int
 ) -> None:
-    """What a thread of the plugin's queues reaches the runtime, and it learns so."""
+    """An update that a plugin's thread queues reaches the runtime, with a receipt."""
     runtime.start(containers=count)
     with observer("--update-after-sync", str(count)):
         runtime.wait_sync()
@@ -51,7 +51,7 @@ def test_unsolicited_updates_arrive(
 def test_a_failed_update_is_reported(
     runtime: GoRuntime, observer: Starter, log: CallLog
 ) -> None:
-    """The runtime's error comes back to whoever queued the update."""
+    """The code that queued the update gets the runtime's error."""
     runtime("fail_updates", error="no such cgroup")
     runtime.start(containers=3)
     with observer("--update-after-sync", "1"):
@@ -63,7 +63,7 @@ def test_a_failed_update_is_reported(
 
 
 def test_a_handler_may_queue_an_update(observed: Observed) -> None:
-    """An update that a handler queues leaves after its answer, and blocks nobody."""
+    """An update that a handler queues is sent after its answer: no deadlock."""
     runtime, log, _ = observed
     pod = {"id": "p1", "annotations": {"enqueue": "c000002"}}
     assert runtime.create(pod=pod)

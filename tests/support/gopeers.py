@@ -174,7 +174,7 @@ class Child:
 
 
 def nriplugin_command(socket: str, *more: str) -> Iterator[str]:
-    """Return the command line of our plugin, as this interpreter runs it."""
+    """Return the command line of nriplugin, run by this interpreter."""
     yield from (sys.executable, "-m", "nriplugin", "run", "--nri-socket", socket)
     yield from more
 
@@ -186,7 +186,7 @@ def observer_command(socket: str, log: CallLog, *more: str) -> Iterator[str]:
 
 
 class CallLog:
-    """A file to which a plugin, ours or Go's, appends one JSON line per call."""
+    """A file to which a plugin of either library appends one JSON line per call."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

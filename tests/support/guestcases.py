@@ -1,6 +1,7 @@
-"""Cases of steps that run in a node (tests/e2e/guest_cgroup.py), and what is expected.
+"""Cases that tests/e2e/guest_cgroup.py runs in a node: steps and expected answers.
 
-All cases of a module run in one process of the guest: what costs is to start it.
+All cases of a module run in one process of the guest, because starting Python there
+takes seconds.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 PYTHON = "/opt/nriplugin/bin/python"
-IN_GUEST = "/tmp/guest/node"
+# The scripts import each other as `e2e.NAME`, hence the name of the directory.
+IN_GUEST = "/tmp/guest/e2e"
 HERE = Path(__file__).parent.parent / "e2e"
 
-# A step (the name of a method there, and its arguments) and its answer.
+# Steps (the name of a method of guest_cgroup.py, and arguments) and expected answers.
 Script = list[tuple[tuple[Any, ...], Any]]
 
 
@@ -37,7 +39,11 @@ def run_cases(
     cases: Mapping[str, Script],
     cgroups: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, list[Any]]:
-    """Return the answers to every case; `cgroups` are those of real pods, by case."""
+    """Return the answers of every case.
+
+    `cgroups` has, by case, the cgroups of real pods on which it runs; a case without
+    them runs on new cgroups.
+    """
     steps = {name: [step for step, _ in script] for name, script in cases.items()}
     given = json.dumps({"cases": steps, "cgroups": cgroups or {}})
     return dict(run_script(machine, "guest_cgroup", stdin=given))

@@ -38,7 +38,7 @@ PATIENCE_S = 60.0
 
 
 class Recorder(Plugin):
-    """Subscribes to everything and keeps what it was told."""
+    """Subscribes to everything and keeps a list of the calls that it got."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, str]] = []
@@ -122,7 +122,7 @@ def connected(
 
 
 class RawPeer:
-    """The runtime's end of a session, for saying what a runtime would not say."""
+    """The runtime's end of a session, for sending what no real runtime would send."""
 
     def __init__(self, plugin: Plugin) -> None:
         self.sock, theirs = socket.socketpair()
@@ -146,7 +146,7 @@ class RawPeer:
             self.ended_with = exc
 
     def receive(self) -> Call | Answer:
-        """Return the next thing that the plugin says."""
+        """Return the next call or answer that the plugin sends."""
         while not self._arrived:
             call = self.connection.receive(self._arrived)
             if call is not None:
@@ -202,7 +202,7 @@ class RawPeer:
         return response
 
     def close(self) -> None:
-        """Close our end and wait for the session."""
+        """Close the runtime's end and wait for the session."""
         self.sock.close()
         self.join()
 

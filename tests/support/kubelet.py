@@ -1,7 +1,8 @@
-"""What the kubelet does on a node, as far as a runtime sees it: pods through crictl.
+"""Makes pods and containers on a node with crictl, as the kubelet does through CRI.
 
-A pod comes as a manifest; which numbers the kubelet sends for it is asked of
-`nriplugin explain` in the guest. Where a container's cgroup is, is asked of the kernel.
+`nriplugin explain` in the guest says which numbers the kubelet sends for a manifest. A
+container's cgroup is searched for in the guest's cgroup file system, by the container's
+ID, so that the tests do not rely on nriplugin's own knowledge of paths.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ IMAGE = "localhost/box:1"
 # As the kubelet asks: a PID namespace per container. On the host's network, which
 # needs no CNI.
 NAMESPACES = {"namespace_options": {"network": 2, "pid": 1}}
-# In each cgroup, but not resources: what is in it, what it uses, what it reports.
+# Parts of the names of files that are no settings of resources.
 NOT_SETTINGS = (
     *("cgroup.", ".pressure", ".peak", "memory.reclaim", "irq.", ".usage"),
     *("tasks", "notify_on_release", "clone_children", "event_control", "kmem."),
@@ -50,18 +51,18 @@ class Pod:
 
 
 class Kubelet:
-    """Makes pods on one machine and cleans up after itself."""
+    """Makes pods on one machine, and removes them when their context ends."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._serial = itertools.count()
 
     def crictl(self, *args: str) -> Result:
-        """Run crictl, whatever its exit code."""
+        """Run crictl; it may fail."""
         return self.machine.run("crictl", *args)
 
     def explain(self, manifests: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return what `explain` in the guest makes of pods."""
+        """Return the output of `nriplugin explain` in the guest for pods."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
         explained = self.machine.check(
             "nriplugin", "explain", "--json", "-", stdin=text
@@ -76,7 +77,7 @@ class Kubelet:
         handler: str = "runc",
         annotations: Mapping[str, str] | None = None,
     ) -> Iterator[Pod]:
-        """Run a pod without containers for a while; those started in it go with it."""
+        """Run a pod; it is removed at the end, with all containers started in it."""
         uid = str(uuid.uuid4())
         parent = self._make_cgroups(qos_class, uid)
         config = {
@@ -94,11 +95,18 @@ class Kubelet:
         try:
             yield pod
         finally:
-            # Killed first: a container that has hardly any CPU takes its time to stop.
+            # Killed first: a container with hardly any CPU would take long to stop.
             ids = [container.id for container in pod.containers.values()]
             if ids:
                 self.machine.run("crictl", "stop", "--timeout", "0", *ids)
             self.machine.run("crictl", "rmp", "-f", pod.id, timeout_s=300)
+
+    def remove_containers(self, *pods: Pod) -> None:
+        """Kill and remove all containers of pods, which stay."""
+        ids = [one.id for pod in pods for one in pod.containers.values()]
+        self.machine.check("crictl", "rm", "--force", *ids, timeout_s=300)
+        for pod in pods:
+            pod.containers.clear()
 
     def start(self, pod: Pod, name: str, resources: Mapping[str, object]) -> Container:
         """Create and start a container; resources are CRI's."""
@@ -109,7 +117,7 @@ class Kubelet:
     def try_start(
         self, pod: Pod, name: str, resources: Mapping[str, object]
     ) -> Container | str:
-        """Create and start a container; return the runtime's words if it fails."""
+        """Create and start a container; return the runtime's error if it fails."""
         paths = self.write_configs(pod, name, resources)
         created = self.crictl("create", "--no-pull", pod.id, *paths)
         if created.code != 0:
@@ -129,7 +137,7 @@ class Kubelet:
         config = {
             "metadata": {"name": name},
             "image": {"image": IMAGE},
-            # Stops when told to: as the first process, sleep alone would not.
+            # As process 1, sleep alone would ignore SIGTERM.
             "command": ["/bin/sh", "-c", "trap exit TERM; sleep 1000000 & wait"],
             "linux": {"resources": dict(resources), "security_context": NAMESPACES},
         }
@@ -169,11 +177,11 @@ class Kubelet:
         found = self.machine.check(
             *("find", "/sys/fs/cgroup", "-type", "d", "-name", f"*{container_id}*")
         )
-        # conmon's has the container's ID too; /cpu is a link to /cpu,cpuacct.
+        # The cgroup of conmon has the container's ID in its name, too.
         return sorted(path for path in found.split() if "conmon" not in path)
 
     def _make_cgroups(self, qos_class: str, uid: str) -> str:
-        """Make what the kubelet makes before it asks for a sandbox."""
+        """Make the cgroups that the kubelet makes for a pod; return the pod's."""
         qos = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
         if self.machine.node.driver == "systemd":
             parts = ["kubepods", qos[qos_class], f"pod{uid.replace('-', '_')}"]

@@ -1,4 +1,7 @@
-"""Containers made one after the other in the guest, while something else happens."""
+"""Containers created one after the other in the guest, while a test goes on.
+
+Only creations are of interest, so the containers are removed without being started.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ if TYPE_CHECKING:
 RESULTS = "/tmp/load.jsonl"
 PATIENCE_S = 120
 
-# Runs in the guest: create, look whether a plugin was there, remove, say so.
+# Runs in the guest: creates a container, looks whether the plugin set its cpu.weight,
+# prints the outcome, removes the container, and so on.
 SCRIPT = """
 import json, subprocess, sys
 pod_id, container, pod = sys.argv[1:]
@@ -38,7 +42,7 @@ while True:
 
 
 class Made(NamedTuple):
-    """One `crictl create`: its exit code, whether we were in it, what it complained."""
+    """One `crictl create`: its exit code, whether the plugin answered, its errors."""
 
     code: int
     unified: bool
@@ -46,24 +50,24 @@ class Made(NamedTuple):
 
 
 class Load:
-    """Containers being made."""
+    """The creations that go on in the guest."""
 
     def __init__(self, kubelet: Kubelet, pid: int) -> None:
         self._machine = kubelet.machine
         self.pid = pid
 
     def results(self) -> list[Made]:
-        """Return what has been made so far."""
+        """Return the outcomes of all creations so far."""
         text = self._machine.read([RESULTS])[RESULTS] or ""
         whole = text[: text.rfind("\n") + 1]
         return [Made(*json.loads(line)) for line in whole.splitlines()]
 
     def count(self) -> int:
-        """Return how many have been made so far."""
+        """Return the number of creations so far."""
         return len(self.results())
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many have been made."""
+        """Wait until there were so many creations."""
         deadline = time.monotonic() + PATIENCE_S
         while self.count() < count:
             assert self._machine.poll(self.pid) is None, self._machine.read([RESULTS])
@@ -75,7 +79,7 @@ class Load:
 def creating(
     kubelet: Kubelet, pod: Pod, resources: Mapping[str, object]
 ) -> Iterator[Load]:
-    """Make containers with these resources for a while."""
+    """Create containers with these resources until the context ends."""
     kubelet.machine.write(RESULTS, "")
     paths = kubelet.write_configs(pod, "load", resources)
     argv = ("/usr/bin/python3", "-c", SCRIPT, pod.id, *paths)

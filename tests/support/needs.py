@@ -1,4 +1,4 @@
-"""What to do about a test whose surroundings are missing."""
+"""Skips or fails a test that needs something this machine does not have."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The same pods on a node, without the plugin and with it, and what became of them."""
+"""The same containers on a node, created without the plugin and with it."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from nodes.machine import Machine
 
-    from support.kubelet import Kubelet
+    from support.kubelet import Kubelet, Pod
 
 # Field of `explain`'s "sent" -> field of CRI's LinuxContainerResources.
 CRI_FIELDS = {
@@ -70,7 +71,10 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A container that ran."""
+    """A container that ran: its cgroup, its specification, and what was expected.
+
+    `files` is what `explain` says, `sent` the numbers that the kubelet sends.
+    """
 
     id: str
     cgroups: list[str]
@@ -84,7 +88,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Every container of every case, as the runtime alone made it and with us."""
+    """Every container of every case: made by the runtime alone, and with the plugin."""
 
     control: dict[Key, Seen]
     plugin: dict[Key, Seen]
@@ -92,24 +96,33 @@ class Observed:
 
 
 def observe(machine: Machine, kubelet: Kubelet) -> Observed:
-    """Run all pods twice."""
+    """Run every container twice, in the same pods: first without the plugin.
+
+    The first containers are removed before the plugin starts: it would learn the
+    runtime's curve from them, and then use that instead of its default.
+    """
     explained = dict(zip(PODS, kubelet.explain([*PODS.values()]), strict=True))
-    control = _run_all(kubelet, explained)
-    with running(machine) as plugin:
-        return Observed(control, _run_all(kubelet, explained), plugin.log())
+    with ExitStack() as stack:
+        pods = {
+            (name, handler): stack.enter_context(
+                kubelet.sandbox(explained[name]["qos_class"], handler)
+            )
+            for name, handler in CASES
+        }
+        control = _run_all(kubelet, pods, explained)
+        kubelet.remove_containers(*pods.values())
+        with running(machine) as plugin:
+            return Observed(control, _run_all(kubelet, pods, explained), plugin.log())
 
 
-def _run_all(kubelet: Kubelet, explained: Mapping[str, Any]) -> dict[Key, Seen]:
-    seen: dict[Key, Seen] = {}
-    for pod, handler in CASES:
-        seen |= _run(kubelet, pod, handler, explained[pod])
-    return seen
-
-
-def _run(kubelet: Kubelet, name: str, handler: str, explained: Any) -> dict[Key, Seen]:
+def _run_all(
+    kubelet: Kubelet,
+    pods: Mapping[tuple[str, str], Pod],
+    explained: Mapping[str, Any],
+) -> dict[Key, Seen]:
     seen = {}
-    with kubelet.sandbox(explained["qos_class"], handler) as pod:
-        for entry in explained["containers"]:
+    for (name, handler), pod in pods.items():
+        for entry in explained[name]["containers"]:
             sent = {CRI_FIELDS[field]: value for field, value in entry["sent"].items()}
             container = kubelet.start(pod, entry["name"], sent)
             seen[Key(name, handler, entry["name"])] = Seen(
@@ -119,7 +132,7 @@ def _run(kubelet: Kubelet, name: str, handler: str, explained: Any) -> dict[Key,
                 spec=kubelet.inspect(container)["info"]["runtimeSpec"],
                 files={file["file"]: file["value"] for file in entry["files"]},
                 sent=entry["sent"],
-                qos_class=explained["qos_class"],
+                qos_class=explained[name]["qos_class"],
                 uid=pod.uid,
             )
     return seen

@@ -1,4 +1,4 @@
-"""Our plugin inside a node: started, watched, stopped."""
+"""nriplugin as a process inside a node: started, watched, stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CRICTL = "/etc/crictl.yaml"
 
 
 class Door(NamedTuple):
-    """How our plugin gets to see containers, and what it says when it does."""
+    """A command by which nriplugin sees containers, and its log line when ready."""
 
     command: tuple[str, ...]
     ready: str
@@ -32,7 +32,7 @@ CRI = Door(("cri-proxy", "--listen", PROXY, "--runtime", RUNTIME), "serving unix
 
 
 def door_of(machine: Machine) -> Door:
-    """Return NRI, or the proxy for a runtime without it."""
+    """Return NRI, or the CRI proxy for a runtime that has no NRI."""
     return NRI if machine.node.nri else CRI
 
 
@@ -46,11 +46,11 @@ class Plugin:
         self.pid = machine.spawn("nriplugin", *command, *options, log=LOG)
 
     def log(self) -> str:
-        """Return everything that it has logged."""
+        """Return everything that the process has logged."""
         return self._machine.read([LOG])[LOG] or ""
 
     def wait_for(self, text: str, times: int = 1) -> str:
-        """Wait until it has logged something so many times; return the whole log."""
+        """Wait until a text was logged so many times; return the whole log."""
         deadline = time.monotonic() + PATIENCE_S
         while (log := self.log()).count(text) < times:
             assert self._machine.poll(self.pid) is None, f"the plugin ended:\n{log}"
@@ -59,13 +59,16 @@ class Plugin:
         return log
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Stop it and return its exit code."""
+        """Send a signal, wait for the process to end, and return its exit code."""
         return self._machine.stop(self.pid, number)
 
 
 @contextmanager
 def running(machine: Machine, *options: str) -> Iterator[Plugin]:
-    """Run the plugin for a while, ready; crictl goes through it if that is the door."""
+    """Run nriplugin until the context ends; it is ready at the beginning.
+
+    Where it is the CRI proxy, crictl calls the proxy meanwhile.
+    """
     plugin = Plugin(machine, *options)
     crictl = machine.read([CRICTL])[CRICTL] or ""
     try:

@@ -15,7 +15,7 @@ import pytest
 
 VECTORS = Path(__file__).resolve().parents[1] / "data/vectors.json"
 
-# What somebody else answered by an error, and ours by a ConversionError.
+# The vector's program failed with an error, and nriplugin raised a ConversionError.
 REFUSED = "refused"
 
 
@@ -63,7 +63,7 @@ def each(*prefixes: str) -> pytest.MarkDecorator:
 
 
 class Exceptions:
-    """Where ours differs on purpose, by id, with the reason."""
+    """Vectors, by id, from which nriplugin differs on purpose, with the reason."""
 
     def __init__(self, reasons: dict[str, str]) -> None:
         self.reasons = reasons

@@ -47,6 +47,7 @@ type command struct {
 	RequestBytes int               `json:"request_bytes"`
 	Annotations  map[string]string `json:"annotations"`
 	Differ       bool              `json:"differ"`
+	Finish       bool              `json:"finish"`
 
 	// fail_updates
 	Error string `json:"error"`
