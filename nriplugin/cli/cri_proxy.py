@@ -1,4 +1,8 @@
-"""`nriplugin cri-proxy`: between kubelet and a runtime that has no NRI."""
+"""The command `nriplugin cri-proxy`: serves CRI in front of a runtime without NRI.
+
+This module parses arguments and checks that grpcio is installed; doors/cri/ has the
+proxy, and daemon/assembly.py runs it.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.description = (
         "Serve CRI to kubelet and crictl in the place of a runtime that has no NRI. "
-        "Everything is passed on to the runtime; containers that are created or "
-        "updated get cgroup v2 files on the way."
+        "Every call is forwarded to the runtime; requests that create or update a "
+        "container get cgroup v2 files on the way."
     )
     parser.epilog = (
         "Then have kubelet use it: --container-runtime-endpoint with the address that "
@@ -40,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runtime",
         required=True,
         metavar="ADDRESS",
-        help=f"the runtime's, such as {SCHEME}/run/containerd/containerd.sock",
+        help=f"the runtime's socket, such as {SCHEME}/run/containerd/containerd.sock",
     )
     parser.add_argument(
         "--socket-mode",
@@ -51,13 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="configuration file, YAML, as for `run`"
     )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="log what happens, in detail"
-    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more details")
     parser.add_argument(
         "--read-only",
         action="store_true",
-        help="never write to cgroups, only to requests",
+        help="never write to cgroups, only add files to requests",
     )
     add_node_arguments(parser)
 
@@ -71,7 +73,7 @@ def main(args: argparse.Namespace) -> int:
     if os.path.realpath(listen) == os.path.realpath(runtime):
         raise ConfigError(f"--listen: {args.listen}, expected another than --runtime")
     try:
-        import grpc_health.v1  # noqa: F401 - with grpcio, the extra's last part
+        import grpc_health.v1  # noqa: F401 - fails unless the extra `cri` is complete
     except ImportError as exc:
         raise ConfigError(
             "cri-proxy: grpcio is not installed, expected nriplugin[cri]"

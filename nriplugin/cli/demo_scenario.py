@@ -1,6 +1,7 @@
 """The scenario of `nriplugin demo`: three pods, an update, a removal.
 
-The plugin and the socket are real ones; the runtime is the embedded one of the SDK.
+The plugin and its socket are the real ones. The runtime is the SDK's EmbeddedRuntime,
+so the demo needs no root, no Kubernetes and no container.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _play(runtime: EmbeddedRuntime) -> Iterator[Step]:
 
 @contextmanager
 def _plugin(path: str) -> Iterator[None]:
-    """The plugin on a thread of its own, stopped at the end."""
+    """Run the plugin on a thread of its own within the `with` block."""
     lifecycle = Lifecycle(BackgroundThread(), render=adjustment)
     runner = Runner(NodePlugin(lifecycle), launch_from({}, socket_path=path))
     thread = threading.Thread(target=runner.run, name="nriplugin")
@@ -132,7 +133,7 @@ def _plugin(path: str) -> Iterator[None]:
 
 
 def _rules(resources: nri.LinuxResources) -> dict[str, str]:
-    """Return why each file has its value."""
+    """Return the text of the conversion rule that gave each file its value."""
     derived = convert(from_nri(resources)).derived
     return {file: rule.text for file, _, rule in derived}
 

@@ -1,4 +1,8 @@
-"""`nriplugin run`: the plugin on the node's NRI socket."""
+"""The command `nriplugin run`: serves the plugin on the runtime's NRI socket.
+
+With `--grpc` the process also answers dry runs over gRPC. This module parses arguments
+and connects the parts; daemon/assembly.py runs them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options; the single-dash ones are Go plugins' spellings."""
+    """Declare the options; those with a single dash are spelled as in Go plugins."""
     parser.add_argument(
         "--nri-socket",
         "-socket-path",
@@ -50,9 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", "-config", metavar="FILE", help="configuration file, YAML"
     )
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="log what happens, in detail"
-    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more details")
     parser.add_argument(
         "--read-only",
         action="store_true",
@@ -107,15 +109,15 @@ def main(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _serving_grpc(plugin: NodePlugin, address: str | None) -> Iterator[None]:
-    """Answer dry runs over gRPC for a while, if there is an address to do so.
+    """Answer dry runs over gRPC within the `with` block, if `--grpc` was given.
 
     Raises:
-        ConfigError: grpcio is not installed, or the socket cannot be made.
+        ConfigError: grpcio is not installed, or the socket cannot be created.
     """
     if address is None:
         yield
         return
-    # Imported late: grpcio is large, and only needed with --grpc.
+    # Imported only here: grpcio is large, and needed with --grpc alone.
     from nriplugin.sockets import parse_address
 
     path = parse_address("--grpc", address)

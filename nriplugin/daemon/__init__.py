@@ -1,7 +1,7 @@
-"""The long-running process: assembled from the rooms below, watched and steered.
+"""The long-running process of `nriplugin run` and `nriplugin cri-proxy`.
 
-The daemon decides nothing. It puts a door and the life-cycle together, gives them a
-background thread, watches the configuration file, and ends everything in order.
+The daemon makes no decisions. It puts a door and the life-cycle together, runs their
+background thread, watches the configuration file, and stops everything in order.
 """
 
 from __future__ import annotations

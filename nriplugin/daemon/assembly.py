@@ -1,8 +1,8 @@
-"""Puts together what `run` and `cri-proxy` have in common.
+"""Builds and runs the parts that the processes of `run` and `cri-proxy` both have.
 
-`lifecycle_on` looks at the node and builds the life-cycle that a door works with.
-`run_process` is the frame around a door: configuration and its watch, signals, and the
-order in which everything ends.
+`lifecycle_on` reads the facts about the node and builds the life-cycle that a door
+decides with. `run_process` runs a door: it applies the configuration, starts the watch
+of the configuration file, handles signals, and stops everything in a fixed order.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Served(Protocol):
 def lifecycle_on(
     node: DetectedNode, *, read_only: bool, render: Render | None = None
 ) -> tuple[Lifecycle, str]:
-    """Look at the node; return a life-cycle for it, and why its cgroups are unreadable.
+    """Return a life-cycle for a node, and the reason if its cgroups cannot be read.
 
     Args:
         node: the node, as it was detected.
         read_only: whether direct writes are forbidden.
-        render: makes the door's answer of a decision.
+        render: makes the door's response from a decision.
     """
     directory = state_directory(node)
     records = None if directory is None else OwnershipRecords(directory)
@@ -64,12 +64,13 @@ def lifecycle_on(
     may_write = facts.writable and not read_only
 
     def open_writer() -> DirectWriter:
-        # Imported late: most nodes need no direct writes, and so no journal.
+        # Imported only here: most nodes need no direct writes, and so no journal.
         from nriplugin.node.direct_writes import DirectWriter
 
         return DirectWriter.of(node, tree)
 
-    # A journal that an earlier process has left has values to take back.
+    # If an earlier process has left a journal, its direct writes may have to be taken
+    # back, so the writer is opened under any configuration.
     journal = os.path.join(directory or "", DATABASE)
     written_before = may_write and os.path.exists(journal)
     lifecycle = Lifecycle(
@@ -115,15 +116,15 @@ def run_process(
         for service in beside:
             stack.enter_context(service)
         if config_path is not None:
-            # Imported late: without a file, no YAML reader is needed.
+            # Imported only here: without a file, no YAML parser is needed.
             from nriplugin.config import parse_config
             from nriplugin.daemon.config_watch import ConfigWatch, watching
 
             watch = ConfigWatch(config_path, parse_config, served.apply)
             served.apply(watch.initial())
             stack.enter_context(watching(watch))
-        # Imported modules stay for good: spare the garbage collector from walking them
-        # during requests.
+        # Imported modules are never freed: keep the garbage collector from examining
+        # them during requests.
         gc.collect()
         gc.freeze()
         serve()

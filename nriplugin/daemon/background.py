@@ -1,9 +1,9 @@
-"""The background thread: work that no request may wait for.
+"""The background thread, which does the work that no request may wait for.
 
-It implements the `Scheduler` of state/scheduler.py: jobs to be done soon, at a time, a
+It implements the `Scheduler` of state/scheduler.py: jobs that run soon, after a time, a
 few per second, or periodically. All jobs run on one thread, one at a time, so two jobs
-never need a lock against each other. The thread is started by the first job: a daemon
-that needs none has none.
+never need a lock against each other. The first job starts the thread; a daemon without
+jobs has no such thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BackgroundThread:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._soon: SimpleQueue[Job] = SimpleQueue()
-        # Guards the fields below, which the caller's and this thread change.
+        # Guards the fields below, which callers and the background thread both change.
         self._lock = threading.Lock()
         self._paced: deque[Job] = deque()
         self._pause_s = 0.0
@@ -59,7 +59,7 @@ class BackgroundThread:
             self.soon(_look_at_the_time)
 
     def after(self, seconds: float, job: Job) -> None:
-        """Run a job when so much time has passed."""
+        """Run a job once, after so many seconds."""
         with self._lock:
             heappush(self._timed, (self._clock() + seconds, next(self._serial), job))
         self.soon(_look_at_the_time)
@@ -74,7 +74,7 @@ class BackgroundThread:
             self.soon(_look_at_the_time)
 
     def stop(self) -> None:
-        """End the thread, if there is one, after its present job; drop all others."""
+        """End the thread, if it was started, after its present job; drop all others."""
         with self._lock:
             self._stopping = True
             thread = self._thread

@@ -1,22 +1,16 @@
-"""A configuration file that may change while we run.
+"""Reloads the configuration file when it changes, on a thread of its own ("config").
 
-All or nothing: a new file is read, checked and compiled first, and only then handed
-over. One that is no good leaves the old configuration in force and is told of in one
-line, once.
+A new text is applied completely or not at all: it is parsed and compiled first. If that
+fails, the configuration in force stays, and the log gets one line about the reason.
 
-The file is looked at every few seconds. Being told of changes (inotify) would take a
-watch on every directory of a chain of symlinks: a ConfigMap's files are links into a
-directory that is itself a link, and an update replaces the latter. The kubelet takes up
-to a minute for that anyway, and a look costs one system call. The look follows links,
-so a swap shows as another inode.
+The thread calls stat(2) every few seconds. inotify would need a watch on each directory
+of a chain of symlinks, because an update of a ConfigMap replaces a directory link. stat
+follows links and then shows another inode. kubelet itself takes up to a minute.
 
-A file may be looked at while it is being written, and the first half of a configuration
-is often a valid one. So a change counts when two looks in a row have read the same. An
-empty file is refused once a configuration is in force: it is what a file is before its
-first line is written, or after a disk was full. Who wants the defaults writes `{}`.
-
-It happens on a thread of its own: reading YAML takes milliseconds that no container
-should wait for, and a signal handler runs in the thread that serves requests.
+The file may be read while an editor writes it, and half of a configuration is often
+valid. So a change is applied when two reads in a row gave the same text. An empty file
+is refused, because a file is also empty just before its first line is written or when
+the disk is full; the text for all defaults is `{}`.
 """
 
 from __future__ import annotations
@@ -43,15 +37,16 @@ T = TypeVar("T")
 
 INTERVAL_S = 5.0
 
-# Begin and end of a YAML document, which may have nothing in between.
+# Lines that begin and end a YAML document; a file of these lines alone is empty, too.
 _MARKERS = ("---", "...")
 
-# Device, inode, time of change and length; or the number of the error.
+# The result of stat(2): device, inode, modification time and size of the file; or, if
+# stat failed, the error number alone.
 _Look = tuple[int, ...]
 
 
 class _Content(NamedTuple):
-    """What a look has read, or why it could not."""
+    """The text of the file, or the reason why it could not be read."""
 
     text: str
     problem: str
@@ -60,13 +55,13 @@ class _Content(NamedTuple):
 class Wake(Enum):
     """Why the thread stops waiting."""
 
-    LOOK = auto()  # it is time
-    RELOAD = auto()  # somebody asked for it
-    STOP = auto()
+    LOOK = auto()  # the interval has passed
+    RELOAD = auto()  # `reload` was called, as on SIGHUP
+    STOP = auto()  # `stop` was called
 
 
 class ConfigWatch(Generic[T]):
-    """Hands over a new configuration whenever the file holds a good one."""
+    """Applies the configuration in a file whenever the file has a new, valid one."""
 
     def __init__(
         self,
@@ -77,45 +72,48 @@ class ConfigWatch(Generic[T]):
         *,
         wait: Callable[[float], Wake] | None = None,
     ) -> None:
-        """Look at nothing yet.
+        """Prepare the watch; the file is read by `initial` first.
 
         Args:
-            path: of the file, or of a link to it.
-            parse: checks and compiles a text that comes from that path; raises
-                NRIPluginError for one that is no good.
+            path: the path of the file, or of a link to it.
+            parse: makes a configuration of a text and the path that it was read from;
+                raises NRIPluginError if the text is not valid.
             apply: puts a configuration in force; called on the watch's thread.
-            interval_s: between two looks.
-            wait: waits for so many seconds at most, in tests.
+            interval_s: the time between two calls of stat(2).
+            wait: in tests, replaces the wait of at most so many seconds.
         """
         self._path = path
         self._parse = parse
         self._apply = apply
         self._interval_s = interval_s
         self._wait = self._next_wake if wait is None else wait
-        # Unlike that of an Event, its `put` may interrupt itself: signal handlers may.
+        # A SimpleQueue, because a signal handler calls `put`, and may do so while the
+        # same thread is inside another `put`. SimpleQueue allows that; the lock of an
+        # Event would deadlock.
         self._wakes: SimpleQueue[Wake] = SimpleQueue()
         self._seen: _Look | None = None
-        self._unsettled: _Content | None = None  # that the last look has read
-        self._refused = ""
+        # Content that was read once, and is applied if the next read is equal.
+        self._unsettled: _Content | None = None
+        self._refused = ""  # the reason that was logged last, to log it only once
         self._thread: threading.Thread | None = None
 
     def initial(self) -> T:
-        """Return the configuration to begin with; later looks compare with it.
+        """Read the file and return the first configuration.
 
         Raises:
-            NRIPluginError: as `parse`, or the file cannot be read; there is nothing
-                older to keep.
+            NRIPluginError: the file cannot be read, or `parse` raised it. At the start
+                there is no earlier configuration that could stay in force.
         """
         self._seen = self._look()
         return self._parse(read_text(self._path), self._path)
 
     def start(self) -> None:
-        """Look at the file from now on, until `stop` or the end of the process."""
+        """Start the thread; it runs until `stop` or the end of the process."""
         self._thread = threading.Thread(target=self._run, name="config", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, if there is one, and wait for it."""
+        """End the thread, if it was started, and wait for its end."""
         if self._thread is None:
             return
         self._wakes.put(Wake.STOP)
@@ -123,16 +121,17 @@ class ConfigWatch(Generic[T]):
         self._thread = None
 
     def reload(self) -> None:
-        """Have the thread read the file soon, changed or not; for signal handlers."""
+        """Have the thread read the file soon; signal handlers may call this."""
         self._wakes.put(Wake.RELOAD)
 
     def check(self, *, always: bool = False) -> bool:
-        """Look once; whether a new configuration is in force now.
+        """Check the file once; return whether a new configuration was applied.
 
-        With `always` the file is read even if it looks the same, counts at once, and
-        what is wrong with it is said again.
+        With `always`, the file is read even if stat shows no change, its content is
+        applied after a single read, and an error in it is logged again.
         """
-        # Before reading: what changes in between is then seen by the next look.
+        # stat comes before the read: a change between the two is then noticed by the
+        # next check.
         look = self._look()
         if look == self._seen and not always:
             self._unsettled = None
@@ -147,7 +146,7 @@ class ConfigWatch(Generic[T]):
         except NRIPluginError as exc:
             self._refuse(str(exc), always)
             return False
-        except Exception:  # noqa: BLE001 - a fault of ours must not end the watch
+        except Exception:  # noqa: BLE001 - a defect in nriplugin must not end the thread
             _log.exception("configuration: the old one stays in force")
             return False
         self._refused = ""
@@ -184,10 +183,10 @@ class ConfigWatch(Generic[T]):
 
 
 def _checked(content: _Content, path: str) -> str:
-    """Return the text that is to replace a configuration in force.
+    """Return the text that replaces the configuration in force.
 
     Raises:
-        ConfigError: it could not be read, or is empty but for comments.
+        ConfigError: the file could not be read, or has nothing but comments.
     """
     if content.problem:
         raise ConfigError(content.problem)
@@ -199,7 +198,11 @@ def _checked(content: _Content, path: str) -> str:
 
 @contextmanager
 def reloading_on_sighup(watch: ConfigWatch[T]) -> Iterator[None]:
-    """Have a watch read its file on SIGHUP; in the main thread, which alone may."""
+    """Have a watch read its file on SIGHUP.
+
+    To be called on the main thread: Python sets signal handlers only there. The handler
+    only wakes the watch, because it runs on the thread that serves requests.
+    """
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         watch.reload()
@@ -213,7 +216,7 @@ def reloading_on_sighup(watch: ConfigWatch[T]) -> Iterator[None]:
 
 @contextmanager
 def watching(watch: ConfigWatch[T]) -> Iterator[None]:
-    """Look at the file for a while, and at once on SIGHUP."""
+    """Run a watch within the `with` block; SIGHUP makes it read the file at once."""
     with reloading_on_sighup(watch):
         watch.start()
         try:

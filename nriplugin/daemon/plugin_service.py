@@ -1,9 +1,9 @@
 """NRI's Plugin service over gRPC: decisions as a dry run, without a runtime.
 
 A client sends the messages that a runtime would send, and gets the answers that the
-plugin would give under the present configuration; nothing else happens. gRPC's health
-and reflection services stand beside it. This is the only part of `run` that imports
-grpcio, and only with `--grpc`.
+plugin would give under the present configuration. No state changes and nothing is
+written (doors/nri/dry_run.py). The server also offers gRPC's health and reflection
+services. This is the only part of `run` that imports grpcio, and only with `--grpc`.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class PluginService:
     """Serves one plugin's answers on one socket."""
 
     def __init__(self, plugin: NodePlugin) -> None:
-        """Serve nobody yet."""
+        """Build the server; `open` begins to serve."""
         self._plugin = DryRunPlugin(plugin)
         self._claim = ExitStack()
-        # A runtime asks one question at a time, so the plugin need not be thread-safe.
+        # A runtime sends one request at a time, so the plugin is not thread-safe.
         self._one_at_a_time = threading.Lock()
         # Several workers, because a client of the reflection service occupies one for
         # as long as its stream is open.
@@ -81,14 +81,14 @@ class PluginService:
         """Serve a socket.
 
         Raises:
-            ConfigError: it cannot be made there.
+            ConfigError: the socket cannot be created there.
         """
         self._claim.enter_context(claimed("--grpc", path))
         bind(self._server, "--grpc", path, MODE)
         self._server.start()
 
     def close(self) -> None:
-        """Let what is under way end, and take the socket away."""
+        """Wait for calls that are under way, then stop and remove the socket."""
         self._health.enter_graceful_shutdown()
         self._server.stop(GRACE_S).wait()
         self._claim.close()
@@ -119,7 +119,7 @@ def _nothing(request: object) -> None:
 
 
 def _handler(request: type[Message], answer: Callable[[Any], Any]) -> Handler:
-    """Return what gRPC wants for a method."""
+    """Return gRPC's handler of a method; exceptions become status codes."""
 
     def serve(message: Any, context: Context) -> Any:  # noqa: ANN401
         try:

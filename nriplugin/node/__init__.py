@@ -1,7 +1,7 @@
-"""Between the engine and the node: its facts going up, the engine's writes going down.
+"""This machine: the facts that decisions need, and the direct writes of decisions.
 
-Every door uses it, so that a decision is made from the same facts and carried out in
-the same way, whichever way the container came in.
+Every door uses this package, so that decisions are made from the same facts and carried
+out in the same way for a container that was seen over NRI, CRI or an OCI hook.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from the containers' cgroups. A container that is being created has no cgroup ye
 one that the runtime has not written, so its part would be missing from every sum that
 is written meanwhile. Until the container starts, its *claim* counts in its place.
 
-A runtime that refuses a creation removes the container, which ends the claim. If a
-runtime says nothing at all, the claim ends by itself after `CLAIM_LIFETIME_S`.
+A runtime that fails a creation removes the container, which ends the claim. If the door
+gets no message about the container's end, the claim expires after `CLAIM_LIFETIME_S`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Claims:
                 self._put(container_id, claim._replace(name=container_id))
 
     def end(self, key: str) -> None:
-        """Drop a claim, because the container's cgroup shows its parts from now on."""
+        """Drop a claim: the container's cgroup shows its parts, or will never exist."""
         with self._lock:
             self._pop(key)
 

@@ -67,7 +67,7 @@ class DirectWriter:
 
     @classmethod
     def of(cls, node: DetectedNode, tree: Tree, state_dir: str | None = None) -> Self:
-        """Get ready to write on a node.
+        """Return a writer for a node, with the journal in its state directory.
 
         Raises:
             JournalError: the journal cannot be opened.
@@ -85,7 +85,7 @@ class DirectWriter:
             self._journal.close()
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the journal's lock, so that several calls are one step for others."""
+        """Hold the journal's lock, so that no other writer gets between two calls."""
         return self._executor.exclusive()
 
     def carry_out(
@@ -95,11 +95,11 @@ class DirectWriter:
         pod: str | None,
         container: str | None = None,
     ) -> list[Outcome]:
-        """Do those of a decision's writes whose time has come, in their order.
+        """Do the writes of a decision that belong before or after the runtime's writes.
 
         Args:
             writes: all writes of the decision.
-            when: which of them to do: those before or after the runtime's own writes.
+            when: which of the writes to do, BEFORE or AFTER; they keep their order.
             pod: the cgroup of the container's pod; None if the door does not know it,
                 and then nothing is written.
             container: the container's own cgroup; None as long as it has none, and
@@ -178,7 +178,7 @@ class DirectWriter:
         self._executor.forget(cgroup)
 
     def sweep(self) -> None:
-        """Drop the entries of all cgroups that were removed while we did not run."""
+        """Drop the entries of all cgroups that do not exist any more."""
         self._executor.sweep()
 
     def sweep_large_journal(self, limit_bytes: int) -> None:
@@ -191,8 +191,8 @@ class DirectWriter:
     def put_outside_pods(self, files: Mapping[str, str], cgroup: str) -> list[Outcome]:
         """Write files of a container that belongs to no pod, such as podman's.
 
-        `put` refuses cgroups that are not below kubepods. Here the caller answers for
-        the cgroup: it has to be the container's own.
+        `put` refuses cgroups that are not below kubepods. This method checks nothing:
+        the caller has to make sure that the cgroup is the container's own.
         """
         updates = [
             u for file, value in files.items() for u in updates_of(file, value, cgroup)

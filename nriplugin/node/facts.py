@@ -1,7 +1,12 @@
-"""What the engine has to know about this node, looked up once.
+"""Finds out the facts about this node that the engine needs to decide.
 
-A file that is not known to be there is never sent, so whatever cannot be found out
-leaves the facts at what is true everywhere.
+The facts are the cgroup version and driver, the cgroup files that containers have, the
+node's memory and the kernel's version. They are read once at the start. The files of
+containers and the allocatable memory are read again from the first pod's cgroup if the
+node had no pods at the start (state/learning.py).
+
+The rule: a fact that cannot be found out keeps a default that holds on every node. For
+example, the engine never sends a file that is not known to exist.
 """
 
 from __future__ import annotations
@@ -26,10 +31,11 @@ _MEMINFO = "/proc/meminfo"
 
 
 def node_facts(node: DetectedNode, tree: Tree | None) -> NodeFacts:
-    """Return the facts, as far as they can be had; without a tree, those without one.
+    """Return the facts about a node.
 
-    `writable` says what the mount allows; whether there is anybody to write is for the
-    caller to decide.
+    Without a tree, because the node's cgroups cannot be read, the facts that come from
+    cgroup files keep their defaults. `writable` says only that the cgroup mount can be
+    written; the caller decides whether this process does direct writes at all.
     """
     version = node.version
     kubepods = node.paths.kubepods()
@@ -49,10 +55,11 @@ def node_facts(node: DetectedNode, tree: Tree | None) -> NodeFacts:
 
 
 def facts_of_pod(tree: Tree, cgroup: str) -> dict[str, Any]:
-    """Return what a pod's cgroup tells about the node; nothing if it is no pod's.
+    """Return the facts about the node that a pod's cgroup shows, by their names.
 
-    On a node without pods there was nothing to look at before. A cgroup that kubelet
-    did not make may be anywhere, and tells nothing about the others.
+    A node that had no pods at the start has no such cgroup until its first pod. The
+    result is empty if kubelet did not create the cgroup, because such a cgroup may be
+    anywhere in the tree and shows nothing about kubelet's pods.
     """
     place = identify(cgroup)
     if place is None or place.level != "pod":
@@ -68,31 +75,35 @@ def facts_of_pod(tree: Tree, cgroup: str) -> dict[str, Any]:
 
 
 def container_files(tree: Tree, cgroup: str) -> frozenset[str] | None:
-    """Return the files that a container below a cgroup will have; None: no telling.
+    """Return the files that a container below a cgroup will have.
 
-    Those of the cgroup itself, if it hands their controller on to what is below it.
+    These are the cgroup's own files of those controllers that its
+    `cgroup.subtree_control` enables for its children. None: the files cannot be known,
+    because the cgroup enables no controller yet or cannot be read.
     """
     if tree.version != 2:
         return None
     files = tree.files
     try:
-        handed_on = files.read(f"{cgroup}/cgroup.subtree_control").split()
-        if not handed_on:  # there is nothing below it yet
+        enabled = files.read(f"{cgroup}/cgroup.subtree_control").split()
+        if not enabled:
+            # Controllers are enabled when the cgroup's first child is created.
             return None
-        there = (f for f in OWNABLE if f.partition(".")[0] in handed_on)
-        return frozenset(f for f in there if files.exists(f"{cgroup}/{f}"))
+        expected = (f for f in OWNABLE if f.partition(".")[0] in enabled)
+        return frozenset(f for f in expected if files.exists(f"{cgroup}/{f}"))
     except CgroupError:
         return None
 
 
 def _allocatable(tree: Tree | None, kubepods: str) -> int | None:
-    """Return what kubelet lets all pods use together: its limit on their cgroup."""
+    """Return the memory limit that kubelet sets on the cgroup of all pods, in bytes."""
     if tree is None:
         return None
     try:
         limit = int(tree.get(Type.MEMORY_LIMIT, kubepods))
     except CgroupError:
         return None
+    # A negative number is "no limit".
     return limit if limit > 0 else None
 
 

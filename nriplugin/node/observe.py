@@ -1,4 +1,8 @@
-"""Looks at the cgroups of containers: what they use, and what the runtime wrote."""
+"""Reads the cgroups of containers: memory use, file contents and the runtime's weights.
+
+Functions here only read. A cgroup may vanish at any moment, because its container ends,
+so a file that cannot be read is never an error: the result then says "not known".
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def memory_use(tree: Tree, cgroup: str) -> Use:
-    """Return what a container uses; nothing if that cannot be read."""
+    """Return the memory that a container uses; an empty `Use` if it cannot be read."""
     try:
         return Use(int(tree.get(Type.MEMORY_USAGE, cgroup)))
     except CgroupError:
@@ -25,7 +29,7 @@ def memory_use(tree: Tree, cgroup: str) -> Use:
 
 
 def held(tree: Tree, cgroup: str, file: str) -> str | None:
-    """Return what a v2 file holds, or None if it cannot be read."""
+    """Return the content of a cgroup v2 file, or None if it cannot be read."""
     try:
         return tree.files.read(f"{cgroup}/{file}").strip()
     except CgroupError:
@@ -42,22 +46,25 @@ def files_not_holding(
     """
     missing = {}
     for file, value in files.items():
-        now = held(tree, cgroup, file)
-        if now == value:
+        content = held(tree, cgroup, file)
+        if content == value:
             continue
-        # Late: in the OCI hook nearly every text is equal, and the module that compares
-        # meanings imports every file format.
+        # Imported only here, to keep the OCI hook's start short: there nearly every
+        # text is equal, and `kernel_text`, which compares the meaning of two texts,
+        # imports every file format.
         from nriplugin.cgroup.writing.kernel_text import same
 
-        if now is None or not same(file, value, now):
+        if content is None or not same(file, value, content):
             missing[file] = value
     return missing
 
 
 def container_cgroup(tree: Tree, pod: str, container_id: str) -> str | None:
-    """Return the cgroup of a container, whatever its runtime calls it.
+    """Return the cgroup below a pod's cgroup whose name contains a container's ID.
 
-    For doors that are told no path. CRI-O's monitor has the ID in its name, too.
+    For doors whose messages have no cgroup path. Runtimes differ in the rest of the
+    name. The cgroup of CRI-O's monitor process (conmon) contains the ID, too, and is
+    not the container's.
     """
     try:
         names = tree.children(pod) if container_id else []
@@ -77,18 +84,23 @@ def observe(
     *,
     shows_unified: bool,
 ) -> Observation | None:
-    """Return what a container tells about the runtime's curve, if anything.
+    """Return a container's shares and weight, which show the runtime's curve.
 
-    One that is idle has no weight of its own, whatever the kernel shows.
+    None if the container shows nothing about the curve: it has no shares, its cgroup is
+    not a container's, or its weight cannot be read. A container with cpu.idle=1 shows
+    nothing either, because the weight that the kernel then shows does not come
+    from the shares.
 
     Args:
-        tree: where its cgroup is.
-        cgroup: its cgroup.
-        shares: what it was made with.
-        unified: cgroup v2 values that it was made with: a weight is somebody's wish.
-        shows_unified: whether the runtime tells of those; else it may have any.
+        tree: the node's cgroups.
+        cgroup: the container's cgroup.
+        shares: the shares that the container was created with.
+        unified: the cgroup v2 values that the runtime keeps for the container. A
+            cpu.weight among them was asked for, not computed from the shares.
+        shows_unified: whether the runtime reports those values; if not, the container
+            may have any of them.
     """
-    # Late: the OCI hook imports this module and never looks for the curve.
+    # Imported only here: the OCI hook imports this module and never looks for a curve.
     from nriplugin.engine.curve import Observation
 
     place = identify(cgroup)

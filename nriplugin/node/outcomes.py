@@ -1,7 +1,8 @@
 """Logs failed direct writes, and protection that has no effect.
 
-A door goes on after a failed direct write, because the container runs without it. So
-the log is where the failure shows. A cgroup that was removed meanwhile is no failure.
+A door goes on after a failed direct write, because the container can run without that
+value. So the failure is only logged. If the cgroup was removed meanwhile, nothing is
+logged, because the container has ended.
 """
 
 from __future__ import annotations

@@ -44,11 +44,14 @@ class OwnershipRecords:
         self._ids: set[str] = set()
 
     def has(self, container_id: str) -> bool:
-        """Whether a container may have a record, by what was loaded and put."""
+        """Whether a container may have a record; looks at memory only, not at the disk.
+
+        True for every record that this process has loaded or stored and not dropped.
+        """
         return container_id in self._ids
 
     def load(self) -> dict[str, Managed]:
-        """Return the record of every container that has one."""
+        """Return all records by container ID; files that cannot be read are skipped."""
         found: dict[str, Managed] = {}
         try:
             names = os.listdir(self._directory)
@@ -82,6 +85,7 @@ class OwnershipRecords:
             self._put(container_id, managed)
 
     def _put(self, container_id: str, managed: Managed) -> None:
+        # Added before the write: from now on a removal has to look for a file.
         self._ids.add(container_id)
         try:
             self._write(os.path.join(self._directory, container_id), managed)

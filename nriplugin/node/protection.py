@@ -1,4 +1,4 @@
-"""How much effect memory.min and memory.low of a container have.
+"""Finds out whether memory.min and memory.low of a container have an effect.
 
 The kernel honours a container's protection only up to the protection of every cgroup
 above it. This module walks up from a container, sums what the children of each cgroup
@@ -31,7 +31,7 @@ class Gap(NamedTuple):
 
     file: str
     level: str  # kubepods, qos or pod
-    raised: bool  # whether the configuration has such cgroups raised
+    raised: bool  # whether memoryQoS.raiseAncestors is on for the container
     text: str
 
     @property
@@ -51,16 +51,16 @@ def without_effect(
     """Return the cgroups because of which a container's protection has less effect.
 
     Args:
-        tree: where its cgroup is.
-        pod: the cgroup of its pod.
-        container: its own cgroup, None as long as there is none.
-        files: what it is given.
-        raised: whether the configuration has the cgroups above it raised.
+        tree: the node's cgroups.
+        pod: the cgroup of the container's pod.
+        container: the container's cgroup; None while it does not exist.
+        files: the container's files and values.
+        raised: whether memoryQoS.raiseAncestors is on for the container.
     """
     found = []
     for file in FILES & files.keys():
         value = files[file]
-        # The kernel keeps whole pages, here and above.
+        # The kernel rounds the file down to whole pages, in every cgroup.
         own = int(value) // PAGESIZE * PAGESIZE if value.isdecimal() else 0
         chain = list(above(tree, pod, container, file, own)) if own else []
         gaps = shortfalls(chain)
@@ -92,7 +92,7 @@ def above(
 ) -> Iterator[Ancestor]:
     """Return the cgroup of a container's pod and those above it, with their needs.
 
-    `claims` are those of other containers of the pod.
+    `claims` are the claims of other containers of the pod.
     """
     child, parent, wanted = container, pod, own_bytes
     while identify(parent) is not None:

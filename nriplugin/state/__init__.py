@@ -1,4 +1,4 @@
-"""What the long-lived doors remember between two messages, the same for NRI and CRI.
+"""The state that the NRI and CRI doors keep between two messages, in one form for both.
 
 Nothing here starts a thread or does I/O on the request path: slow work is handed to a
 `Scheduler` (see scheduler.py), which the daemon implements. The OCI hook, which is one

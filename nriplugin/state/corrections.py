@@ -1,9 +1,10 @@
 """Values that a container is given although no request asks for them.
 
-A correction comes from Synchronize (values that a resize in our absence left out of
-date, or that `adopt` adds), from an update that was answered without the handlers, or
-from `repair`. It is true only as long as the container's entry is the one that it was
-made from; if an update has come since, that update's own decision stands.
+A correction comes from Synchronize (values that became stale by a resize while the
+plugin was not connected, or values that `adopt` adds), from an update that was answered
+without the handlers, or from `repair`. It is valid only while the inventory has the
+very entry that the correction was made from. If an update has replaced that entry, the
+update's decision is newer, and the correction is dropped.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _log = logging.getLogger(__name__)
 
 
 class Correction(NamedTuple):
-    """What one container is to be given."""
+    """The values that one container is to get, and its entry before and after."""
 
     was: ContainerEntry  # the entry that the correction was made from
     become: ContainerEntry
-    files: Mapping[str, str]  # that do not hold their value
-    writes: Sequence[Write]
+    files: Mapping[str, str]  # the container's files that do not hold their value yet
+    writes: Sequence[Write]  # direct writes of the decision, for all levels
     # Whether the container becomes idle. That takes cleared shares, which no runtime
     # can do to an existing container, so cpu.idle has to be written directly.
     idle: bool
@@ -54,11 +55,17 @@ class Corrections:
         self._pending = pending
 
     def write(self, one: Correction) -> bool:
-        """Write a correction to the container's cgroup; whether it was still true."""
+        """Write a correction to the container's cgroup.
+
+        Returns whether the correction was still valid, so that its entry is in the
+        inventory now.
+        """
         writer, cgroup = self._pending.writer, one.become.cgroup
         if writer is None or cgroup is None:
             return False
         pod = one.become.pod_cgroup
+        # `writing_to` comes before `is_changing`: an update that begins between the two
+        # then sees this thread, and its values are written once more (pending.py).
         with self._pending.writing_to(one.was.id), writer.exclusive():
             if self._pending.is_changing(one.was):
                 return False
@@ -68,11 +75,15 @@ class Corrections:
             return self._inventory.change(one.was, one.become)
 
     def repair(self) -> None:
-        """Write every value again that another process has changed."""
+        """Write every value again that another process has changed.
+
+        Values that could not be written are noted as drifted in the container's entry.
+        """
         writer = self._pending.writer
         if writer is None:
             return
         for entry in self._inventory.snapshot().values():
+            # Before the start the runtime may still have to write the files itself.
             if entry.cgroup is None or not (entry.started and entry.owned):
                 continue
             with self._pending.writing_to(entry.id):

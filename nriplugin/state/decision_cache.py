@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 # About 2 KB each. A node with more different containers than this gains nothing from
 # a larger cache.
 MAX_DECISIONS = 512
-# The key keeps the texts that count, and one annotation alone may have 256 KiB.
+# A key contains labels and annotations, and an annotation may have up to 256 KiB.
+# Decisions with longer keys are not cached, so that the cache stays small.
 MAX_KEY_CHARACTERS = 4 * 1024
 
 _UNIFIED = Resources._fields.index("unified")
@@ -39,7 +40,8 @@ class CachedDecision(NamedTuple):
     # The record of the container: the files that nriplugin sets, the files that others
     # had set before, and the numbers that the decision was made of.
     managed: Managed
-    # Whether the decision protects memory, which needs the cgroups above, too.
+    # Whether the decision sets memory.min or memory.low, which have an effect only if
+    # the cgroups above the container have enough protection, too.
     protects: bool
     # The door's answer for this decision, where the door can send it more than once.
     response: Any
@@ -51,7 +53,7 @@ class DecisionCache:
     __slots__ = ("_annotations", "_decisions", "_labels", "_numbers_only")
 
     def __init__(self, config: EngineConfig, *, numbers_only: bool) -> None:
-        """Start empty; with `numbers_only`, the pod is not part of a key."""
+        """Begin empty; with `numbers_only`, keys contain nothing of the pod."""
         self._decisions: dict[Any, CachedDecision] = {}
         self._numbers_only = numbers_only
         self._labels, self._annotations = deciding_keys(config)
@@ -62,32 +64,34 @@ class DecisionCache:
     def key_of(
         self, pod: Pod, container: Container, *, annotated: bool = True
     ) -> tuple[Any, ...] | None:
-        """Return every input that can change a decision; None if that is too long.
+        """Return a key made of every input that can change a decision.
 
-        Every container start passes through here, so this is one flat function. With
-        `annotated` False, the caller knows that the pod has no annotation of ours.
+        None if the key would be too long to keep. `annotated` False says that the pod
+        has no annotation with nriplugin's suffix, so that none has to be looked for.
+        Every container start computes a key, so this is one flat function.
         """
         resources = container.resources
         unified = resources.unified
-        explicit, held = None, 0
+        explicit, length = None, 0
         if unified:
             explicit = tuple(sorted(unified.items()))
-            held = sum([len(file) + len(value) for file, value in explicit])
-            if held > MAX_KEY_CHARACTERS:
+            length = sum([len(file) + len(value) for file, value in explicit])
+            if length > MAX_KEY_CHARACTERS:
                 return None
-        # Every number counts, also those that only lead to a refusal. `unified` may be
-        # a protobuf map, which cannot be part of a key.
+        # All numbers are in the key, also those that only lead to a refusal. `unified`
+        # is replaced by `explicit`, because it may be a protobuf map, which cannot be
+        # hashed.
         numbers = (resources[:_UNIFIED], explicit)
         if self._numbers_only:
             return numbers
-        has, says = pod.labels, pod.annotations
-        texts = [has.get(key) for key in self._labels]
-        texts += [says.get(key) for key in self._annotations]
-        own = tuple(ours(says)) if annotated else ()
+        labels, annotations = pod.labels, pod.annotations
+        texts = [labels.get(key) for key in self._labels]
+        texts += [annotations.get(key) for key in self._annotations]
+        own = tuple(ours(annotations)) if annotated else ()
         if own or any(texts):
-            held += sum([len(text) for text in texts if text])
-            held += sum([len(key) + len(value) for key, value in own])
-            if held > MAX_KEY_CHARACTERS:
+            length += sum([len(text) for text in texts if text])
+            length += sum([len(key) + len(value) for key, value in own])
+            if length > MAX_KEY_CHARACTERS:
                 return None
         return (
             numbers,
@@ -103,11 +107,15 @@ class DecisionCache:
         )
 
     def get(self, key: tuple[Any, ...] | None) -> CachedDecision | None:
-        """Return the decision about an equal container, if there was one."""
+        """Return the decision about an equal container, if the cache has one."""
         return self._decisions.get(key)
 
     def put(self, key: tuple[Any, ...] | None, decision: CachedDecision) -> None:
-        """Keep a decision; when the cache is full, it starts again from nothing."""
+        """Keep a decision; if the cache is full, all others are dropped first.
+
+        That is cheaper than tracking which decision was used last, and the cache only
+        fills up on a node with few equal containers.
+        """
         if key is not None:
             if len(self._decisions) >= MAX_DECISIONS:
                 self._decisions.clear()

@@ -1,8 +1,8 @@
-"""Counts what decisions refused, and logs it without flooding the log.
+"""Counts and logs the refusals and warnings in decisions, at a limited rate.
 
-A request must not wait for a log, and a controller that creates the same wrong pod
-again and again must not fill a disk. So every refusal is counted, and the log lines are
-limited in number.
+A refusal is a setting or annotation that a handler did not follow. A request must not
+wait for the log, and a controller that creates the same wrong pod again and again must
+not fill the disk. So every refusal is counted, and only some of them are logged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DecisionLog:
     """Refusals and warnings of all decisions; any thread may call it."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        # (handler, reason) -> how many.
+        # How many refusals there were, by handler and reason.
         self.refusals: Counter[tuple[str, str]] = Counter()
         self._limited = LimitedLog(_log, clock)
         self._lock = threading.Lock()  # the CRI door calls from many threads
@@ -42,7 +42,7 @@ class DecisionLog:
         self.note_warnings(path, decision.warnings)
 
     def note_warnings(self, path: str, warnings: Iterable[str]) -> None:
-        """Log what may harm a container."""
+        """Log warnings about a container, such as a memory.high below its use."""
         with self._lock:
             for text in warnings:
                 self._limited.log(logging.WARNING, "%s: %s", path, text)

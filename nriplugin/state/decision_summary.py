@@ -1,8 +1,8 @@
-"""A decision in few bytes, for as long as its container lives.
+"""A short form of a decision, which the inventory keeps while the container exists.
 
-The engine's `Decision` holds everything that `explain` may ask about, some 2 KB. The
-inventory keeps a summary for each container instead: why each file has its value, and
-which wishes led to nothing. Texts that many containers share are stored once.
+The engine's `Decision` holds everything that `explain` shows and needs about 2 KB. The
+summary has only the reason of each file's value, and the settings that were refused or
+had no effect. Reasons and texts that many containers share are stored once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DecisionSummary(NamedTuple):
-    """Why a container has its values."""
+    """The reasons of a container's values."""
 
     # The rule that matched the container; empty if none did.
     matched: str
@@ -26,31 +26,31 @@ class DecisionSummary(NamedTuple):
     # source, in the same order.
     files: tuple[str, ...]
     reasons: tuple[Why, ...]
-    # What was refused or led to nothing, and why; refusals first.
+    # One text for each setting that was refused or had no effect; refusals first.
     skipped: tuple[str, ...]
 
     def why(self, file: str) -> Why | None:
-        """Return why a file has its value."""
+        """Return the reason of a file's value; None if the summary lacks the file."""
         return self.reasons[self.files.index(file)] if file in self.files else None
 
 
 def summarise(decision: Decision) -> DecisionSummary:
     """Return the summary of a decision."""
-    whys = {file: decision.why(file) for file in decision.files}
+    reasons = {file: decision.why(file) for file in decision.files}
     for write in decision.writes:
         if write.level is Level.CONTAINER:
-            whys[write.file] = write.why
+            reasons[write.file] = write.why
     refused = [f"{one.handler}: {one.text}" for one in decision.refused]
     left = [f"{one.what}: {one.why}" for one in decision.left]
     return DecisionSummary(
         decision.settings.rule,
-        tuple(whys),
-        tuple([_shared(why) for why in whys.values()]),
+        tuple(reasons),
+        tuple([_shared(why) for why in reasons.values()]),
         tuple([intern(text) for text in refused + left]),
     )
 
 
 @lru_cache(maxsize=1024)
 def _shared(why: Why) -> Why:
-    """Return the first of all equal reasons, so that summaries share it."""
-    return why
+    """Return one object for all equal reasons, so that the summaries share it."""
+    return why  # `lru_cache` returns the object of the first call

@@ -1,12 +1,14 @@
-"""The pods and containers of the node, as an operator asks about them.
+"""The pods and containers of the node: their values, who set them, and why.
 
-One inventory serves every long-lived door. An entry is a summary of about 1 KB: a
-parsed request costs ten times as much. Entries never change; a change puts a new entry
-in the old one's place, so `get(id) is entry` says whether anything has happened since.
+One inventory serves every long-lived door. An entry is a summary of about 1 KB, because
+a parsed request would need ten times as much. Entries are immutable, and every change
+replaces an entry, so `get(id) is entry` says that the container has not changed since
+the caller got `entry`.
 
-A call about a container may be answered after another call has ended the container.
-So the IDs of what has ended are remembered for a while, and `put_late` refuses them: a
-runtime never gives out an ID twice.
+The CRI door handles calls on many threads, so a creation may be noted after the removal
+of the same container. The IDs of pods and containers that have ended are therefore
+remembered for a while, and `put_late` and `put_pod_late` ignore them. That is safe,
+because a runtime never uses an ID twice.
 """
 
 from __future__ import annotations
@@ -31,14 +33,15 @@ if TYPE_CHECKING:
     from nriplugin.engine.model import Pod
     from nriplugin.state.decision_summary import DecisionSummary
 
-# More pods and containers than a node ends while one call is under way.
+# How many ended IDs are remembered. A node ends fewer pods and containers than this
+# while one call is under way.
 REMEMBERED_ENDS = 4096
 
 NO_FILES: Mapping[str, str] = MappingProxyType({})
 
 
 class PodEntry(NamedTuple):
-    """A pod."""
+    """What the inventory knows about a pod."""
 
     id: str = ""  # of its sandbox
     uid: str = ""
@@ -46,8 +49,8 @@ class PodEntry(NamedTuple):
     namespace: str = ""
     cgroup_parent: str = ""  # as kubelet gives it: a path, or the name of a slice
     group: Membership | None = None  # its PodGroup, job, queue and task
-    # The pod with its labels and annotations, kept only where the door is not told of
-    # them again at an update, which is so for CRI.
+    # The pod with its labels and annotations. Only the CRI door needs it: an update
+    # over CRI, unlike one over NRI, does not repeat them.
     described: Pod | None = None
 
     @property
@@ -65,42 +68,43 @@ NO_POD = PodEntry()
 
 
 class EntryState(StrEnum):
-    """What nriplugin does for a container."""
+    """What nriplugin has done to a container."""
 
     MANAGED = "managed"  # it has values from nriplugin
     SKIPPED = "skipped"  # it has none; `ContainerEntry.reason` says why
-    ADOPTED = "adopted"  # it was there before, and got its values later
-    DRIFTED = "drifted"  # somebody else changed a value, which was seen and not undone
+    ADOPTED = "adopted"  # it existed already when nriplugin gave it its values
+    DRIFTED = "drifted"  # another process changed a value, and repair did not succeed
 
 
 class ContainerEntry(NamedTuple):
-    """A container."""
+    """What the inventory knows about a container."""
 
     id: str
     name: str = ""
     pod: PodEntry = NO_POD
     cgroups_path: str = ""  # `linux.cgroupsPath` of its OCI spec, or its cgroup
-    # Values that the files have, or will have, by the decision of this process.
+    # Values that this process has decided about: the files have them, or will have them
+    # once the runtime has done its part.
     files: Mapping[str, str] = NO_FILES
     # Values that nriplugin set earlier and would not set now.
     outdated: Mapping[str, str] = NO_FILES
     # Values that another plugin or a user had set when the container was created.
     others: Mapping[str, str] = NO_FILES
-    # The numbers that kubelet sent (shares, quota, period, memory limit), as in the
-    # record; empty where they are not known.
+    # The numbers that kubelet sent (shares, quota, period, memory limit) in the format
+    # of the record (kube/managed.py); empty if they are not known.
     numbers: str = ""
-    # Whether the runtime has written all files: before that, a file with another value
-    # has not drifted.
+    # Whether the runtime has started the container, and so has written all its files.
+    # Before that, a file with another value has not drifted.
     started: bool = False
-    # Whether `files`, `outdated` and `others` are known; else they are found out when
-    # the container is updated.
+    # Whether `files`, `outdated` and `others` are known. If not, they are determined
+    # when the container is updated (`Lifecycle.own`).
     owned: bool = True
     # Why `files` have their values; None for a container that was never decided about.
     decision: DecisionSummary | None = None
     adopted: bool = False
-    drifted: tuple[str, ...] = ()  # the files that somebody else changed
-    # The container as the runtime keeps it, where the door is not told of it again at
-    # an update, which is so for CRI.
+    drifted: tuple[str, ...] = ()  # files that another process changed, not repaired
+    # The container with the resources that the runtime keeps for it. Only the CRI door
+    # needs it: an update over CRI, unlike one over NRI, does not repeat them.
     kept: EngineContainer | None = None
 
     @property
@@ -128,13 +132,13 @@ class ContainerEntry(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Return NAMESPACE/POD/CONTAINER, for people."""
+        """Return NAMESPACE/POD/CONTAINER, for log lines."""
         name = self.name or self.id[:13]
         return f"{self.pod.namespace}/{self.pod.name}/{name}"
 
     @property
     def state(self) -> EntryState:
-        """Return what nriplugin does for the container."""
+        """Return what nriplugin has done to the container."""
         if self.drifted:
             return EntryState.DRIFTED
         if self.adopted:
@@ -154,10 +158,10 @@ class ContainerEntry(NamedTuple):
     def after(
         self, decision: Decision, explicit: Container[str], numbers: str
     ) -> ContainerEntry:
-        """Return the entry once an update is done.
+        """Return the entry that the container has once an update is done.
 
         Args:
-            decision: about the update.
+            decision: the decision about the update.
             explicit: files that kubelet or another plugin sets with the update; those
                 values are not from nriplugin any more.
             numbers: the container's numbers after the update.
@@ -224,29 +228,32 @@ class Inventory:
         return self._pods.get(sandbox_id)
 
     def put(self, entry: ContainerEntry) -> None:
-        """Keep a container, or what it has become."""
+        """Add a container, or replace its entry."""
         with self._lock:
             self._containers[entry.id] = entry
 
     def put_pod(self, entry: PodEntry) -> None:
-        """Keep a pod, or what it has become."""
+        """Add a pod, or replace its entry."""
         with self._lock:
             self._pods[entry.id] = entry
 
     def put_late(self, entry: ContainerEntry) -> None:
-        """Keep a container unless it or its pod has ended meanwhile."""
+        """Add a container or replace its entry, unless it or its pod has ended."""
         with self._lock:
             if not self._has_ended(entry):
                 self._containers[entry.id] = entry
 
     def put_pod_late(self, entry: PodEntry) -> None:
-        """Keep a pod unless it has ended meanwhile."""
+        """Add a pod or replace its entry, unless the pod has ended."""
         with self._lock:
             if entry.id not in self._ended:
                 self._pods[entry.id] = entry
 
     def change(self, was: ContainerEntry, entry: ContainerEntry) -> bool:
-        """Replace an entry, unless the container is gone or has changed since."""
+        """Replace the entry `was`; return whether it was still the container's entry.
+
+        It is not if the container is gone or another thread has replaced the entry.
+        """
         with self._lock:
             if self._containers.get(entry.id) is not was:
                 return False
@@ -275,7 +282,7 @@ class Inventory:
     def replace(
         self, pods: Mapping[str, PodEntry], containers: Mapping[str, ContainerEntry]
     ) -> None:
-        """Keep these alone: Synchronize tells of everything that exists."""
+        """Drop all entries and keep these: Synchronize lists everything that exists."""
         with self._lock:
             self._pods, self._containers = dict(pods), dict(containers)
 
@@ -285,11 +292,11 @@ class Inventory:
         pods: Mapping[str, PodEntry],
         containers: Mapping[str, ContainerEntry],
     ) -> None:
-        """Take over a listing that was made while calls went on.
+        """Add the pods and containers of a listing that took time while calls went on.
 
-        Entries of this process stay, because they say more than a listing. Forgotten
-        are those that were there before the listing began (`before`, as `ids` returned
-        it) and are not in it. A listed ID that has ended since is not taken over.
+        Existing entries stay, because they say more than the listing does. An entry
+        that existed before the listing began (`before`, as `ids` returned it) and is
+        not listed is dropped. A listed ID that has ended since is not added.
         """
         pods_before, containers_before = before
         with self._lock:

@@ -1,9 +1,9 @@
 """Facts that the node shows only once it has pods: its cgroup files and its curve.
 
-On a fresh node there is no pod's cgroup to look at, so the files that containers have
-are learned from the first pod that comes by. The curve from shares to weight is
-recognised from containers that the runtime wrote by itself. Both doors learn through
-here, and the facts go into the current plan.
+A fresh node has no pod's cgroup, so the files that containers have are learned from the
+first pod that is created. The curve from shares to weight is recognised from containers
+whose weight the runtime computed by itself. The NRI and the CRI door both use this
+module, and it puts the facts into the current plan.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Each costs a few system calls, while the runtime waits for the answer to Synchronize.
+# How many containers are looked at. Each costs a few system calls while the runtime
+# waits for the answer to Synchronize.
 MAX_OBSERVED = 500
 
 
@@ -40,14 +41,15 @@ class Learning:
     """Completes the facts of the current plan."""
 
     def __init__(self, plans: CurrentPlan, tree: Tree | None) -> None:
-        """Look at this tree; without one, the facts stay as they are."""
+        """Learn from this tree; without one, the facts never change."""
         self._plans = plans
         self._tree = tree
+        # Without a tree there is nothing to learn, so the doors need not try.
         self.files_known = tree is None
         self._curve_certain = False
 
     def look_at_files(self, pod_cgroup: str | None) -> Plan:
-        """Find out from a pod's cgroup which files containers have on this node."""
+        """Learn from a pod's cgroup which files containers have; return the plan."""
         if pod_cgroup is not None and self._tree is not None:
             facts = facts_of_pod(self._tree, pod_cgroup)
             if facts:
@@ -60,8 +62,8 @@ class Learning:
     ) -> None:
         """Recognise the node's curve, and those of pods that differ from it.
 
-        `shows_unified` says whether the runtime's release tells of the cgroup v2 values
-        that it keeps; if not, any weight may have been set by nriplugin.
+        `shows_unified` is whether the runtime reports the cgroup v2 values that it
+        keeps for a container. If it does not, nriplugin may have set any weight.
         """
         if self._tree is None:
             return

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from nriplugin.state.inventory import ContainerEntry, PodEntry
     from nriplugin.state.scheduler import Scheduler
 
-    # Makes a door's answer of a decision about a new container.
+    # Makes a door's response from a decision about a new container.
     Render = Callable[[Decision, Managed], Any]
 
 _log = logging.getLogger(__name__)
@@ -72,16 +72,16 @@ class Lifecycle:
         """Begin with the default configuration and an empty inventory.
 
         Args:
-            scheduler: runs what no request may wait for.
-            facts: about the node. They must not say `writable`: that becomes true when
-                the writer is opened.
+            scheduler: runs jobs that no request may wait for.
+            facts: facts about the node. `writable` must be false in them; it becomes
+                true when the writer is opened.
             tree: the node's cgroups, if they can be read.
-            open_writer: opens the way to direct writes; called when a configuration or
-                a runtime needs them. None where cgroups must not be written.
-            written_before: whether an earlier process has left a journal, so that there
-                is something to take back whatever the configuration says.
-            records: where the values of updates are kept across restarts.
-            render: makes the door's answer of a decision, to be cached with it.
+            open_writer: creates the direct writer; called when a configuration or a
+                runtime first needs direct writes. None if cgroups must not be written.
+            written_before: whether an earlier process has left a journal. Its writes
+                may have to be taken back under any configuration.
+            records: stores the values that updates set, across restarts.
+            render: makes the door's response from a decision; cached with the decision.
         """
         self.scheduler = scheduler
         self.tree = tree
@@ -100,7 +100,7 @@ class Lifecycle:
         self._applying = threading.Lock()
 
     def close(self) -> None:
-        """End the background work, and only then the writer that it uses."""
+        """Stop the background work, then close the writer, which that work uses."""
         self.scheduler.stop()
         if self.pending.writer is not None:
             self.pending.writer.close()
@@ -147,8 +147,8 @@ class Lifecycle:
     def _needs_writer(self, config: Config) -> bool:
         """Whether a configuration can lead to direct writes."""
         numbers_only = Plan(config.engine).numbers_only
-        # crun under systemd needs a direct write for a weight of another curve; whether
-        # a pod runs under crun shows later.
+        # Under systemd, crun needs a direct write for a weight that its own curve would
+        # not give. Which pods run under crun is not known yet.
         other_weight = (
             self.plan.facts.driver == SYSTEMD and config.engine.curve is not None
         )
@@ -167,7 +167,7 @@ class Lifecycle:
     ) -> CachedDecision:
         """Return the decision about a container that is about to be created.
 
-        With `annotated` False, the caller knows that the pod has no annotation of ours.
+        `annotated` False says that the pod has no annotation with nriplugin's suffix.
 
         Raises:
             HandlerFailed: a handler could not do its work, and is configured to fail.
@@ -180,9 +180,10 @@ class Lifecycle:
         return found
 
     def creating(self, entry: ContainerEntry, decided: CachedDecision) -> None:
-        """Take note of a container that is being created, and do the first writes.
+        """Add a container that is being created, and do its first direct writes.
 
-        For doors that know the container's ID before the runtime has created it.
+        For the NRI door, which knows the container's ID before the runtime creates the
+        container. The CRI door gets the ID with the runtime's answer.
         """
         decision = decided.decision
         if decision.refused or decision.warnings:
@@ -197,14 +198,14 @@ class Lifecycle:
             self.check_protection(entry, decided)
 
     def check_protection(self, entry: ContainerEntry, decided: CachedDecision) -> None:
-        """Have a warning logged if the container's protection has no effect."""
+        """Have a warning logged later if the container's protection has no effect."""
         raised = decided.decision.settings.of(MemoryQoSSettings).raise_ancestors
         self.protection.add(entry, raised=raised)
 
     def start(self, container_id: str, cgroup: str = "") -> None:
-        """Do the writes that waited for a container's start.
+        """Do the direct writes that waited for a container's start.
 
-        `cgroup` is the container's, where the door has found it out only now.
+        `cgroup` is the container's cgroup if the door has found it only now.
         """
         entry = self.inventory.get(container_id)
         if entry is None:
@@ -226,9 +227,9 @@ class Lifecycle:
         annotated: Managed | None,
         plan: Plan,
     ) -> ContainerEntry:
-        """Return an entry in which it is known which values came from nriplugin.
+        """Return the entry, with the values that nriplugin set determined.
 
-        `annotated` is the record that travels with the container, if it has one.
+        `annotated` is the record in the container's annotations, if there is one.
         """
         if entry.owned:
             return entry
@@ -238,7 +239,7 @@ class Lifecycle:
         )
 
     def use_of(self, cgroup: str | None, asked: Resources) -> Use | None:
-        """Return what a container uses, if a new memory limit makes that matter."""
+        """Return a container's memory use; None if the update sets no memory limit."""
         if self.tree is None or cgroup is None or asked.memory_limit_bytes is None:
             return None
         return memory_use(self.tree, cgroup)
@@ -251,7 +252,9 @@ class Lifecycle:
         container: Container,
         asked: Resources,
     ) -> Decision:
-        """Return the decision about an update of a container `with_ownership`.
+        """Return the decision about an update.
+
+        `container` is the one that `with_ownership` returned.
 
         Raises:
             HandlerFailed: a handler could not do its work, and is configured to fail.
@@ -265,11 +268,14 @@ class Lifecycle:
     # The end
 
     def removed(self, container_id: str) -> Callable[[], None] | None:
-        """Forget a container; return what is left to do beside the request."""
+        """Drop a container; return the job to run outside of the request, if any."""
         return self.pending.removed(container_id, self.inventory.drop(container_id))
 
     def pod_removed(self, pod: PodEntry) -> None:
-        """Forget a pod and its cgroup; a new sandbox of the pod may keep the cgroup."""
+        """Drop a pod's sandbox, its containers and the journal's entries of its cgroup.
+
+        The cgroup itself may stay in use, if kubelet creates a new sandbox for the pod.
+        """
         _, containers = self.inventory.drop_pod(pod.id)
         job = self.pending.pod_removed(pod.cgroup, containers)
         if job is not None:
@@ -278,14 +284,14 @@ class Lifecycle:
     # Entries that change without a request
 
     def change(self, was: ContainerEntry, become: ContainerEntry) -> bool:
-        """Replace an entry unless it has changed since; whether that was done."""
+        """Replace an entry unless it has changed since; return whether it was done."""
         changed = self.inventory.change(was, become)
         if changed:
             self.store_record(was, become)
         return changed
 
     def store_record(self, was: ContainerEntry, become: ContainerEntry) -> None:
-        """Have the record of a container stored, if it has changed."""
+        """Have the background thread store a container's record if it has changed."""
         records = self.records
         if records is not None and become.managed != was.managed:
             self.scheduler.soon(lambda: records.put(become.id, become.managed))
@@ -294,7 +300,7 @@ class Lifecycle:
 def decide_creation(
     plan: Plan, pod: Pod, container: Container, render: Render | None = None
 ) -> CachedDecision:
-    """Decide about a container that is about to be created; keep nothing.
+    """Decide about a container that is about to be created, without the cache.
 
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.
@@ -309,7 +315,7 @@ def decide_creation(
 
 
 def with_ownership(container: Container, entry: ContainerEntry) -> Container:
-    """Return a container with what is known about who set its values."""
+    """Return a container with the values that nriplugin and others set on it."""
     return container._replace(ours=entry.ours, decided=entry.files, others=entry.others)
 
 

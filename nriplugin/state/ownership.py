@@ -1,9 +1,11 @@
 """Which values of an existing container came from nriplugin.
 
-Three sources, the best first: the record in the state directory or of the connection
-before (it also has what updates set), the record that travels with the container as an
-annotation, and, for a container without either, a comparison of its values with those
-that the engine would set.
+There are three sources, and the first one that a container has is used:
+
+1. the record in the state directory, or the entry of the previous connection to the
+   runtime; both include the values that updates have set;
+2. the record in the container's annotations, made when the container was created;
+3. a comparison of the container's values with the ones that the engine would set now.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class Ownership(NamedTuple):
-    """Where it says which values are nriplugin's."""
+    """The sources for one connection to the runtime."""
 
     # Whether the runtime's release shows the cgroup v2 values that it keeps.
     shown: bool = False
-    # By container ID; newer than the record that travels with the container.
+    # By container ID; newer than the record in the container's annotations.
     records: Mapping[str, Managed] = MappingProxyType({})
 
     def shows(self, container: Container) -> bool:
@@ -39,7 +41,7 @@ class Ownership(NamedTuple):
     ) -> Managed:
         """Return which of a container's values came from nriplugin, and which not.
 
-        `annotated` is the record that travels with the container, if it has one.
+        `annotated` is the record in the container's annotations, if there is one.
         """
         record = self.records.get(container.id)
         if record is not None:
@@ -48,8 +50,8 @@ class Ownership(NamedTuple):
             return Managed(conclude_ours(pod, container, plan.facts, plan.config))
         unified = container.resources.unified
         ours = owned_by_record(annotated, unified, shown=self.shows(container))
-        # A file in neither list may have come with an update of which there is no
-        # record; whether nriplugin would set such a value tells.
+        # A file that the record does not name may come from a later update whose record
+        # was lost. It counts as nriplugin's if the engine would set the same value.
         later = (unified.keys() & OWNABLE) - ours.keys() - annotated.others.keys()
         if later:
             concluded = conclude_ours(pod, container, plan.facts, plan.config)

@@ -1,16 +1,15 @@
-"""Direct writes around the runtime's own writes, and what ends with a container.
+"""Direct writes that happen before or after the runtime's own writes to a container.
 
-A decision's direct writes come before or after those of the runtime. Before a creation
-or an update they are done while the runtime waits for the answer. After a creation they
-are done when the container is about to start, and after an update when the runtime has
-said that the update is done. A container that ends takes its claims, its journal
-entries and its part of the sums above it along.
+Writes before a creation or an update are done while the runtime waits for the answer.
+Writes after a creation are done when the container is about to start, and writes after
+an update when the runtime has reported the end of the update. When a container ends,
+its claims, its journal entries and its part of the sums above it are removed.
 
 The background thread writes to containers, too (corrections.py). It and the request
-thread never hold a lock while the kernel writes; instead each first publishes what it
-is about to do and then looks at what the other one has published. So at least one of
-the two sees the other: either the background thread leaves the container alone, or the
-update is marked as overtaken and its values are written once more at its end.
+thread never hold a lock while the kernel writes. Instead each first publishes what it
+is about to do and then looks at what the other one has published, so at least one of
+the two sees the other: either the background thread does not write to the container, or
+the update is marked as overtaken and its values are written once more at its end.
 """
 
 from __future__ import annotations
@@ -39,12 +38,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A runtime that has not said for so long that an update is done has failed at it.
+# If the runtime has not reported the end of an update after this time, the update is
+# taken as failed.
 UPDATE_LIMIT_S = 10.0
 
 
 class Cancellation:
-    """Set once a call no longer waits: a decision that is late must not write."""
+    """Set when a call has stopped waiting for its decision.
+
+    The thread that still decides must not write anything after that.
+    """
 
     __slots__ = ("cancelled",)
 
@@ -55,12 +58,13 @@ class Cancellation:
 class _Update(NamedTuple):
     """An update that the runtime is doing."""
 
-    before: ContainerEntry
-    become: ContainerEntry
+    before: ContainerEntry  # the container when the decision was made
+    become: ContainerEntry  # the container when the update is done
     writes: Sequence[Write]
     until: float  # the update counts as failed after this time
     noted: ContainerEntry | None  # the inventory's entry when the decision was made
-    # Whether other values were written meanwhile, so that all are written once more.
+    # Whether another thread wrote to the container meanwhile, so that all values have
+    # to be written once more at the end.
     overtaken: bool = False
 
 
@@ -80,8 +84,10 @@ class PendingWrites:
         self._records = records
         self._starting: dict[str, Sequence[Write]] = {}
         self._updates: dict[str, _Update] = {}
+        # Makes the check of a `Cancellation` and the publication in `_updates` one
+        # step, so that a late decision cannot replace the one made in its place.
         self._publishing = threading.Lock()
-        # The containers to which other threads than the request's are writing.
+        # IDs of containers to which a thread other than the request's is writing.
         self._being_written: set[str] = set()
 
     # Creation
@@ -97,23 +103,23 @@ class PendingWrites:
         """Do the writes that come before a creation, and claim the parts of sums.
 
         Args:
-            key: the container's ID, or a text that stands for it until it has one.
+            key: the container's ID, or a text that the door uses until it has the ID.
             writes: all writes of the decision.
-            pod: the cgroup of its pod, if the door knows it.
-            name: a text that the name of its cgroup will contain, if known.
-            cancellation: of a call that may end before this.
+            pod: the cgroup of the container's pod, if the door knows it.
+            name: a text that the name of the container's cgroup will contain, if known.
+            cancellation: set when the call stops waiting for its decision.
         """
         if self.writer is None or (cancellation and cancellation.cancelled):
             return
         log_failures(self.writer.prepare_creation(writes, pod, key, name))
 
     def created(self, key: str, container_id: str) -> None:
-        """Take note of the ID that the runtime gave to a new container."""
+        """Replace the door's key of a new container by the ID from the runtime."""
         if self.writer is not None:
             self.writer.claims.rename(key, container_id)
 
     def creation_failed(self, key: str, pod: str | None) -> None:
-        """Take back the sums that were raised for a container that was not created."""
+        """Lower the sums that were raised for a container that was not created."""
         if self.writer is not None and pod is not None:
             self.writer.claims.end(key)
             log_failures(self.writer.lower(pod))
@@ -128,7 +134,10 @@ class PendingWrites:
         return container_id in self._starting
 
     def start(self, container_id: str, pod: str | None, cgroup: str | None) -> None:
-        """Do the writes that waited: the cgroup exists, and no process runs yet."""
+        """Do the writes that waited for the start, and end the container's claim.
+
+        The container's cgroup exists at this moment, and no process runs in it yet.
+        """
         writes = self._starting.pop(container_id, None)
         if self.writer is not None:
             if writes:
@@ -151,8 +160,8 @@ class PendingWrites:
             before: the container when the decision was made.
             become: the container when the update is done.
             writes: all writes of the decision.
-            noted: the inventory's entry when the decision was made, if it had one.
-            cancellation: of a call that may end before this.
+            noted: the inventory's entry when the decision was made, if there was one.
+            cancellation: set when the call stops waiting for its decision.
         """
         until = monotonic() + UPDATE_LIMIT_S
         update = _Update(before, become, writes, until, noted)
@@ -160,7 +169,8 @@ class PendingWrites:
             if cancellation is not None and cancellation.cancelled:
                 return
             self._updates[before.id] = update
-        # Only after publishing the update is it safe to look at the other side.
+        # This check has to come after the publication: then either this thread sees the
+        # other writer, or the other writer sees the update (`is_changing`).
         if before.id in self._being_written:
             update = self._updates[before.id] = update._replace(overtaken=True)
         if self.writer is None or (cancellation and cancellation.cancelled):
@@ -172,13 +182,18 @@ class PendingWrites:
             self._scheduler.after(UPDATE_LIMIT_S, expire)
 
     def finish_update(self, container_id: str) -> Job | None:
-        """Take note that the runtime has done an update; return what is left to do."""
+        """Store the result of an update that the runtime has done.
+
+        Returns the job that is left to do, if any: storing the record, and the writes
+        that come after the update.
+        """
         update = self._updates.pop(container_id, None)
         if update is None:
             return None
         now, become = self._inventory.get(container_id), update.become
         if now is not update.noted and not _has_only_started(update.noted, now):
-            # The decision was late, and the runtime has written another answer.
+            # The entry was replaced since the decision: the decision was late, and the
+            # runtime has written another answer.
             update = update._replace(overtaken=True)
         if now is not None and now.started:
             become = become._replace(started=True)
@@ -192,17 +207,19 @@ class PendingWrites:
         return partial(self._do_rest, update, stores=stores)
 
     def update_failed(self, container_id: str) -> None:
-        """Undo what was written before an update that the runtime has refused."""
+        """Take back the writes that came before an update that the runtime refused."""
         update = self._updates.pop(container_id, None)
         if update is not None:
             self._write_back(update, "the runtime has refused the update")
 
     def _expire_update(self, container_id: str, update: _Update) -> None:
-        """Undo what was written before an update of which no end was reported."""
+        """Take back the writes before an update whose end was not reported in time."""
         if self._updates.get(container_id) is update:
-            # Should the runtime finish it all the same, all values are written again.
+            # If the runtime finishes the update later, all values are written again.
             self._updates[container_id] = update._replace(overtaken=True)
-            limit = f"no PostUpdateContainer within {UPDATE_LIMIT_S:.0f} s"
+            limit = (
+                f"the runtime reported no end of an update for {UPDATE_LIMIT_S:.0f} s"
+            )
             self._write_back(update, f"{limit}: the update is taken as failed")
 
     def _write_back(self, update: _Update, reason: str) -> None:
@@ -221,7 +238,7 @@ class PendingWrites:
             self._records.put(become.id, become.managed)
         with self.writing_to(become.id):
             if self.is_changing(become) or self.writer is None:
-                return  # another update is under way, which has an end of its own
+                return  # a newer update is under way; its end writes its own values
             pod, cgroup = become.pod_cgroup, become.cgroup
             log_failures(self.writer.carry_out(update.writes, When.AFTER, pod, cgroup))
             if update.overtaken and cgroup is not None:
@@ -230,9 +247,9 @@ class PendingWrites:
     # The end
 
     def removed(self, container_id: str, entry: ContainerEntry | None) -> Job | None:
-        """Forget a container; return what is left to do.
+        """Drop a container's pending writes; return the job that is left to do, if any.
 
-        `entry` is what the inventory had of it, if anything.
+        `entry` is the inventory's entry of the container, if there was one.
         """
         self._starting.pop(container_id, None)
         self._updates.pop(container_id, None)
@@ -255,7 +272,7 @@ class PendingWrites:
             log_failures(self.writer.lower(pod))
 
     def pod_removed(self, pod: str | None, containers: Iterable[str]) -> Job | None:
-        """Forget a pod's cgroup and its containers; return what is left to do."""
+        """Drop the pending writes of a pod's containers; return the job left to do."""
         for container_id in containers:
             self._starting.pop(container_id, None)
             self._updates.pop(container_id, None)
@@ -270,7 +287,10 @@ class PendingWrites:
             log_failures(self.writer.lower(one))
 
     def keep_only(self, container_ids: Collection[str]) -> None:
-        """Forget what an ended connection left unfinished; these containers exist."""
+        """Drop what an ended connection to the runtime has left unfinished.
+
+        `container_ids` are the containers that exist. Their writes at the start stay.
+        """
         for gone in self._starting.keys() - set(container_ids):
             self._starting.pop(gone, None)
         self._updates.clear()
@@ -284,7 +304,7 @@ class PendingWrites:
         for pod in pods:
             log_failures(self.writer.lower(pod))
 
-    # For threads beside the request's
+    # For threads other than the request's
 
     @contextmanager
     def writing_to(self, container_id: str) -> Iterator[None]:
@@ -296,9 +316,9 @@ class PendingWrites:
             self._being_written.discard(container_id)
 
     def is_changing(self, entry: ContainerEntry) -> bool:
-        """Whether the runtime is at work on a container, or was since `entry`.
+        """Whether the runtime is changing a container, or has done so since `entry`.
 
-        To be asked within `writing_to`.
+        To be called within `writing_to`.
         """
         update = self._updates.get(entry.id)
         if entry.id in self._starting:

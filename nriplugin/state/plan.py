@@ -1,4 +1,4 @@
-"""The plan: the configuration and the facts by which decisions are made at a moment.
+"""The plan: the configuration and the facts by which decisions are made.
 
 A `Plan` never changes. `CurrentPlan` holds the one in force, and replaces it as a
 whole when the configuration is reloaded or a fact is learned. A request thread reads
@@ -36,18 +36,19 @@ class Plan:
     ) -> None:
         """Combine a configuration, facts, and the curves of pods by their UID.
 
-        `curves` has only pods whose own containers follow another curve than the node.
+        `curves` has only the pods whose containers follow another curve than the node.
         """
         self.config = config
         self.facts = facts = facts or NodeFacts()
         self.curves = curves or {}
         base = config.base
-        # Whether no decision sets any value: every handler is off, or cgroup v1.
+        # Whether no decision can set a value: all handlers are off, or this is a node
+        # with cgroup v1.
         nothing_on = not base.active and not config.rules
         self.inactive = nothing_on or facts.cgroup_version != 2
         # Whether a decision depends on the container's numbers alone, so that its pod
         # need not be read. Under systemd, crun needs a direct write for a weight that
-        # it would not choose itself, so there the pod's runtime counts.
+        # its own curve would not give, so the decision depends on the pod's runtime.
         curves_differ = bool(self.curves) and config.curve is None
         runtime_counts = facts.driver == SYSTEMD and config.curve not in (
             None,
@@ -77,7 +78,7 @@ class CurrentPlan:
     def learn(
         self, facts: Mapping[str, Any], curves: Mapping[str, Curve] | None = None
     ) -> None:
-        """Put facts in force, by the names of NodeFacts, and curves of pods."""
+        """Replace facts, given by their names in NodeFacts, and the curves of pods."""
         with self._replacing:
             now = self.now
             curves = now.curves if curves is None else curves

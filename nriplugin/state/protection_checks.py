@@ -1,9 +1,9 @@
-"""Warns of memory protection that has no effect, in batches beside the requests.
+"""Warns of memory protection without effect, in batches on the background thread.
 
 Checking a container's protection reads a dozen files. The checks run in one batch per
 second, because a wake-up of the background thread per container would compete with the
-request thread for the interpreter lock. A batch has a bounded size: the warnings are
-about the node's cgroups, and a few containers show what is wrong with those.
+request thread for the interpreter lock. The size of a batch is limited, because the
+warnings are about cgroups that many containers share, and a few show all of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ProtectionChecks:
     """The containers whose protection is still to be checked."""
 
     def __init__(self, tree: Tree | None, scheduler: Scheduler) -> None:
-        """Look at this tree; without one, nothing is checked."""
+        """Check in this tree; without one, nothing is checked."""
         self._tree = tree
         self._scheduler = scheduler
         self._warnings = ProtectionWarnings()
@@ -38,7 +38,7 @@ class ProtectionChecks:
     def add(self, entry: ContainerEntry, *, raised: bool) -> None:
         """Have a container checked soon; the caller is a request thread.
 
-        `raised` is whether the configuration has the cgroups above it raised.
+        `raised` is whether memoryQoS.raiseAncestors is on for the container.
         """
         if self._tree is None:
             return

@@ -1,7 +1,8 @@
-"""Where the doors leave work that no request may wait for.
+"""The interface by which doors and state hand over work that no request may wait for.
 
-The daemon's background thread implements the protocol. Jobs run one at a time and in
-order, on a thread that is not the request thread; a job that raises loses only itself.
+The daemon's background thread (daemon/background.py) implements it. Jobs run one at a
+time on a thread that serves no requests. If a job raises, the error is logged and the
+other jobs run as usual.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Scheduler(Protocol):
-    """Runs jobs beside the request thread."""
+    """Runs jobs on a thread of its own. Any thread may call it."""
 
     def soon(self, job: Callable[[], None]) -> None:
         """Run a job as soon as the jobs before it are done."""
@@ -22,7 +23,7 @@ class Scheduler(Protocol):
         """Run jobs one by one, so many per second, in place of earlier paced ones."""
 
     def after(self, seconds: float, job: Callable[[], None]) -> None:
-        """Run a job when so much time has passed."""
+        """Run a job once, after so many seconds."""
 
     def every(self, seconds: float, job: Callable[[], None] | None) -> None:
         """Run a job periodically, in place of the earlier one; None ends that."""

@@ -1,4 +1,4 @@
-"""The background's jobs: their order, their pace, their end."""
+"""The jobs of the background thread: their order, their rate and their end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Clock:
 
 
 class Driven(BackgroundThread):
-    """A background without a thread: a test sets the clock, and does what is due."""
+    """A BackgroundThread without a thread: the test sets the clock and runs jobs."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -42,14 +42,14 @@ class Driven(BackgroundThread):
         return lambda: self.done.append(name)
 
     def due(self) -> str:
-        """Run what is due now, as the thread would; return its name."""
+        """Run the job that is due now, as the thread would; return its name."""
         self.done.clear()
         self._due()()
         return "".join(self.done)
 
 
 def test_a_job_for_later_waits_for_its_time() -> None:
-    """Those that are due are done in the order of their times."""
+    """Jobs that are due run in the order of their times."""
     background = Driven()
     background.after(10, background.job("b"))
     background.after(5, background.job("a"))
@@ -63,7 +63,7 @@ def test_a_job_for_later_waits_for_its_time() -> None:
 
 
 def test_a_job_for_later_is_done_by_the_thread(background: BackgroundThread) -> None:
-    """Without anything else that would wake it."""
+    """The thread wakes for it without any other job."""
     done = threading.Event()
     background.after(0.01, done.set)
     assert done.wait(PATIENCE_S)
@@ -71,14 +71,14 @@ def test_a_job_for_later_is_done_by_the_thread(background: BackgroundThread) -> 
 
 @pytest.fixture
 def background() -> Iterator[BackgroundThread]:
-    """A background that has a thread as soon as it has a job."""
+    """A BackgroundThread, which starts its thread with the first job."""
     background = BackgroundThread()
     yield background
     background.stop()
 
 
 def wait_for(background: BackgroundThread) -> None:
-    """Wait until all jobs so far are done."""
+    """Wait until all jobs handed over so far are done."""
     done = threading.Event()
     background.soon(done.set)
     assert done.wait(PATIENCE_S)
@@ -89,7 +89,7 @@ def keepers() -> list[threading.Thread]:
 
 
 def test_jobs_are_done_in_their_order(background: BackgroundThread) -> None:
-    """One at a time, on one thread that is not the caller's."""
+    """They run one at a time, on one thread that is not the caller's."""
     done: list[tuple[int, str]] = []
     for number in range(100):
         background.soon(
@@ -104,7 +104,7 @@ def test_jobs_are_done_in_their_order(background: BackgroundThread) -> None:
 def test_a_job_that_fails_is_logged_and_the_next_one_done(
     background: BackgroundThread, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One job's failure is its own."""
+    """The failure does not end the thread."""
     background.soon(lambda: print(1 / 0))
     wait_for(background)
     assert "a background job failed" in caplog.text
@@ -112,7 +112,7 @@ def test_a_job_that_fails_is_logged_and_the_next_one_done(
 
 
 def test_without_a_job_there_is_no_thread() -> None:
-    """A plugin that only answers is a process with one thread less."""
+    """The first job starts the thread."""
     before = len(keepers())
     background = BackgroundThread()
     background.paced((), 1)
@@ -122,7 +122,7 @@ def test_without_a_job_there_is_no_thread() -> None:
 
 
 def test_the_end_comes_after_the_job_under_way() -> None:
-    """And before all others: a node that shuts down does not wait for them."""
+    """Jobs that have not begun are dropped, so that a shutdown is quick."""
     background = BackgroundThread()
     begun, go_on = threading.Event(), threading.Event()
     done: list[str] = []
@@ -152,7 +152,7 @@ def test_the_end_comes_after_the_job_under_way() -> None:
 
 
 def test_paced_jobs_come_one_by_one() -> None:
-    """So many per second, however late the background is."""
+    """The rate is never exceeded, also after a delay."""
     background = Driven()
     background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
     background.paced([background.job("a"), background.job("b"), background.job("c")], 2)
@@ -170,7 +170,7 @@ def test_paced_jobs_come_one_by_one() -> None:
 
 
 def test_new_paced_jobs_take_the_place_of_old_ones() -> None:
-    """Those of a connection that is gone are not done."""
+    """Jobs of a connection that has ended are not done."""
     background = Driven()
     background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
     background.paced([background.job("old")] * 3, 1)
@@ -183,8 +183,8 @@ def test_new_paced_jobs_take_the_place_of_old_ones() -> None:
     assert background.due() == ""
 
 
-def test_a_job_is_done_again_and_again() -> None:
-    """At its interval, until there is another, or none."""
+def test_a_periodic_job_runs_at_its_interval() -> None:
+    """It runs until another job, or None, replaces it."""
     background = Driven()
     background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
     background.every(30, background.job("repair"))
@@ -203,8 +203,8 @@ def test_a_job_is_done_again_and_again() -> None:
     assert background._seconds_to_next() is None
 
 
-def test_what_is_due_first_is_waited_for() -> None:
-    """Of what is paced and what is repeated; something overdue is not waited for."""
+def test_the_thread_waits_for_the_job_that_is_due_first() -> None:
+    """Paced and periodic jobs count; an overdue job means no wait."""
     background = Driven()
     background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
     background.every(10, background.job("again"))
@@ -219,8 +219,8 @@ def test_what_is_due_first_is_waited_for() -> None:
     ]
 
 
-def test_the_thread_does_what_is_due(background: BackgroundThread) -> None:
-    """Both kinds, with a real clock, while others come in between."""
+def test_the_thread_runs_paced_and_periodic_jobs(background: BackgroundThread) -> None:
+    """With a real clock, and with other jobs in between."""
     paced, repeated = threading.Semaphore(0), threading.Semaphore(0)
     background.paced([paced.release] * 3, 1000)
     background.every(0.001, repeated.release)

@@ -25,7 +25,7 @@ PATIENCE_S = 60
 
 
 class Applied:
-    """Who gets the configurations; `arrived` is set by each."""
+    """Receives the configurations; `arrived` is set by each of them."""
 
     def __init__(self) -> None:
         self.configs: list[Config] = []
@@ -54,7 +54,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def watch(file: Path, applied: Applied) -> ConfigWatch[Config]:
-    """A watch that has read the file, and whose thread is not running."""
+    """A watch that has read the file, and whose thread does not run."""
     found = ConfigWatch(str(file), parse_config, applied)
     assert found.initial().failure_policy is FailurePolicy.IGNORE
     return found
@@ -69,13 +69,13 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def look_twice(watch: ConfigWatch[Config]) -> bool:
-    """Have a change looked at as often as it takes; whether it is in force then."""
+    """Check a change as often as needed; return whether it was applied."""
     assert not watch.check()
     return watch.check()
 
 
 def replace(path: Path, content: str) -> None:
-    """Put another file in the place of one, as editors and tools do."""
+    """Replace a file by renaming another one, as editors and tools do."""
     new = path.with_suffix(".new")
     new.write_text(content)
     new.rename(path)
@@ -84,7 +84,7 @@ def replace(path: Path, content: str) -> None:
 def test_a_file_that_stays_is_not_read_again(
     watch: ConfigWatch[Config], applied: Applied
 ) -> None:
-    """Neither is a file that `initial` has read already."""
+    """The same holds for the file that `initial` has read."""
     assert not watch.check()
     assert not watch.check()
     assert applied.configs == []
@@ -93,7 +93,7 @@ def test_a_file_that_stays_is_not_read_again(
 def test_a_new_file_is_in_force_after_two_looks(
     watch: ConfigWatch[Config], file: Path, applied: Applied
 ) -> None:
-    """And only once."""
+    """It is applied once."""
     replace(file, GOOD)
     assert look_twice(watch)
     assert not watch.check()
@@ -106,7 +106,7 @@ def test_a_file_that_is_being_written_is_waited_for(
     applied: Applied,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The first part of a configuration may be valid, and mean something else."""
+    """The first half of a configuration may be valid and mean something else."""
     text = "cpuBurst: {enabled: true}\nfailurePolicy: fail\n"
     for length in (0, 12, 26, len(text)):
         file.write_text(text[:length])
@@ -119,7 +119,7 @@ def test_a_file_that_is_being_written_is_waited_for(
 def test_a_change_that_is_undone_is_no_change(
     watch: ConfigWatch[Config], file: Path, applied: Applied
 ) -> None:
-    """What was read before it was undone does not count for a later change."""
+    """Content that was read once does not count for a later change."""
     before = file.stat()
     kept = file.with_suffix(".kept")
     for _ in range(2):
@@ -145,7 +145,7 @@ def test_an_empty_file_does_not_replace_a_configuration(
     content: str,
     always: bool,
 ) -> None:
-    """Somebody truncated it, which is no wish for the defaults; that is `{}`."""
+    """An empty file is a truncated one; the text for all defaults is `{}`."""
     file.write_text(content)
     assert not watch.check(always=always)
     assert not watch.check()
@@ -162,7 +162,7 @@ def test_an_empty_file_does_not_replace_a_configuration(
 def test_an_empty_file_to_begin_with_is_all_defaults(
     file: Path, applied: Applied, content: str
 ) -> None:
-    """There is nothing older that it could undo."""
+    """At the start there is no configuration that it could undo."""
     file.write_text(content)
     assert ConfigWatch(str(file), parse_config, applied).initial() == Config()
 
@@ -170,7 +170,7 @@ def test_an_empty_file_to_begin_with_is_all_defaults(
 def test_a_file_written_in_place_is_seen(
     watch: ConfigWatch[Config], file: Path, applied: Applied
 ) -> None:
-    """The inode stays, length or time do not."""
+    """The inode stays, but size or modification time change."""
     file.write_text(GOOD)
     os.utime(file, ns=(1, 1))
     assert look_twice(watch)
@@ -197,13 +197,13 @@ def test_the_swap_of_a_configmap_is_seen(tmp_path: Path, applied: Applied) -> No
     assert applied.policies == [FailurePolicy.FAIL]
 
 
-def test_a_bad_file_changes_nothing_and_is_told_of_once(
+def test_a_bad_file_changes_nothing_and_is_logged_once(
     watch: ConfigWatch[Config],
     file: Path,
     applied: Applied,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In one line with the reason, however often it is looked at, or touched."""
+    """One line has the reason, also if the file is touched afterwards."""
     replace(file, BAD)
     for _ in range(3):
         assert not watch.check()
@@ -216,13 +216,13 @@ def test_a_bad_file_changes_nothing_and_is_told_of_once(
     assert "\n" not in line
 
 
-def test_another_mistake_is_told_of_and_so_is_the_same_one_later(
+def test_another_mistake_is_logged_and_so_is_the_same_one_after_a_good_file(
     watch: ConfigWatch[Config],
     file: Path,
     applied: Applied,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What counts is what is wrong now, since the last good one."""
+    """Only a repetition of the last error is left out of the log."""
     for content in (BAD, "surprise: 1\n", GOOD, "surprise: 1\n"):
         replace(file, content)
         look_twice(watch)
@@ -236,7 +236,7 @@ def test_a_file_that_goes_away_changes_nothing(
     applied: Applied,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is a bad one, until it is back."""
+    """A missing file is an error until it is back."""
     file.unlink()
     assert not watch.check()
     assert not watch.check()
@@ -250,7 +250,7 @@ def test_a_file_that_goes_away_changes_nothing(
 def test_a_change_while_reading_is_seen_by_the_next_look(
     file: Path, applied: Applied
 ) -> None:
-    """What is compared was there before reading began."""
+    """The stat result that is kept is from before the read."""
 
     def parse(text: str, source: str) -> Config:
         if not applied.configs:
@@ -264,16 +264,16 @@ def test_a_change_while_reading_is_seen_by_the_next_look(
 
 
 def test_a_bad_file_to_begin_with_is_an_error(file: Path, applied: Applied) -> None:
-    """There is nothing older that could stay in force."""
+    """At the start there is no configuration that could stay in force."""
     file.write_text(BAD)
     with pytest.raises(ConfigError, match="maybe"):
         ConfigWatch(str(file), parse_config, applied).initial()
 
 
-def test_whoever_refuses_a_configuration_is_told_of(
+def test_an_error_of_apply_is_logged(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`apply` may find that it does not fit."""
+    """`apply` may refuse a configuration that is valid by itself."""
 
     def refuse(config: Config) -> None:
         raise ConfigError("curve: 'kep', expected another")
@@ -285,10 +285,10 @@ def test_whoever_refuses_a_configuration_is_told_of(
     ]
 
 
-def test_a_fault_of_ours_does_not_end_the_watch(
+def test_a_defect_does_not_end_the_watch(
     file: Path, applied: Applied, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged with its traceback, and the next file has its chance."""
+    """It is logged with its traceback, and the next file is tried."""
 
     def parse(text: str, source: str) -> Config:
         if text != GOOD:
@@ -305,7 +305,7 @@ def test_a_fault_of_ours_does_not_end_the_watch(
 def test_the_thread_looks_at_every_interval_until_it_is_stopped(
     file: Path, applied: Applied
 ) -> None:
-    """Without anybody asking."""
+    """It needs no signal for that."""
     waited: list[float] = []
     wakes: Iterator[Wake] = iter([Wake.LOOK] * 3 + [Wake.RELOAD, Wake.STOP])
 
@@ -322,7 +322,7 @@ def test_the_thread_looks_at_every_interval_until_it_is_stopped(
 
 
 def test_the_thread_sees_a_change_by_itself(file: Path, applied: Applied) -> None:
-    """With the real wait."""
+    """With the real wait between two checks."""
     watch = ConfigWatch(str(file), parse_config, applied, 0.01)
     watch.initial()
     watch.start()
@@ -335,7 +335,7 @@ def test_the_thread_sees_a_change_by_itself(file: Path, applied: Applied) -> Non
 
 
 def test_stopping_ends_the_thread(watch: ConfigWatch[Config]) -> None:
-    """In the middle of a long wait; before the start, and twice, it does nothing."""
+    """Also during a long wait; before the start, or twice, it does nothing."""
     watch.stop()
     watch.start()
     assert any(thread.name == "config" for thread in threading.enumerate())
@@ -348,7 +348,7 @@ def test_stopping_ends_the_thread(watch: ConfigWatch[Config]) -> None:
 def test_sighup_reads_the_file_changed_or_not(
     file: Path, applied: Applied, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On the watch's thread, and the handler that was there before comes back."""
+    """The watch's thread reads it, and the earlier signal handler is restored."""
     before = signal.getsignal(signal.SIGHUP)
     threads: list[str] = []
 
@@ -369,10 +369,10 @@ def test_sighup_reads_the_file_changed_or_not(
     assert signal.getsignal(signal.SIGHUP) is before
 
 
-def test_a_bad_file_is_told_of_again_if_somebody_asks(
+def test_a_bad_file_is_logged_again_on_sighup(
     watch: ConfigWatch[Config], file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever sends SIGHUP wants an answer."""
+    """An operator who sends SIGHUP expects a log line."""
     replace(file, BAD)
     look_twice(watch)
     watch.check(always=True)

@@ -1,4 +1,4 @@
-"""The Plugin service over gRPC: the same answers, and no effects."""
+"""NRI's Plugin service over gRPC gives the live plugin's answers without effects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PATIENCE_S = 60
 
 
 class Client:
-    """Calls methods by their names."""
+    """Calls methods of the service by their names."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
@@ -74,8 +74,8 @@ def serving(plugin: NodePlugin, directory: Path) -> Iterator[Client]:
         service.close()
 
 
-def test_the_same_question_has_the_same_answer(tmp_path: Path) -> None:
-    """And follows a new configuration at once."""
+def test_a_dry_run_gives_the_live_plugins_answer(tmp_path: Path) -> None:
+    """The answer follows a new configuration at once."""
     plugin = plugin_on()
     with serving(plugin, tmp_path) as client:
         assert client.create(**APP) == FILES
@@ -83,7 +83,7 @@ def test_the_same_question_has_the_same_answer(tmp_path: Path) -> None:
         assert client.create(**APP) == {**FILES, "cpu.weight": "39"}
 
 
-def test_updates_carry_our_files_alone(tmp_path: Path) -> None:
+def test_updates_carry_nriplugins_files_alone(tmp_path: Path) -> None:
     """As on the runtime's own connection."""
     asked = container(**APP).linux.resources
     asked.cpu.cpus = "0-3"
@@ -97,7 +97,7 @@ def test_updates_carry_our_files_alone(tmp_path: Path) -> None:
 
 
 def test_every_method_is_there(tmp_path: Path) -> None:
-    """Events and the rest have empty answers, an unknown method has none."""
+    """Events get empty answers, and an unknown method is not implemented."""
     with serving(plugin_on(), tmp_path) as client:
         for method in METHODS:
             client(method.rpc, method.request(), method.response)
@@ -116,7 +116,7 @@ def test_every_method_is_there(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_is_kept_open_leaves_room_for_questions(tmp_path: Path) -> None:
-    """Tools may ask for a description and stay; everybody else is answered."""
+    """A client that keeps its reflection stream open does not block others."""
     done = threading.Event()
 
     def requests() -> Iterator[bytes]:
@@ -134,8 +134,8 @@ def test_a_stream_that_is_kept_open_leaves_room_for_questions(tmp_path: Path) ->
         assert [list(call) for call in calls] == [[], []]
 
 
-def test_asking_has_no_effects(tmp_path: Path) -> None:
-    """Neither on cgroups nor on what the live plugin knows."""
+def test_a_dry_run_has_no_effects(tmp_path: Path) -> None:
+    """Neither cgroups nor the live plugin's state change."""
     tree = make_v2(tmp_path / "cgroup")
     written: list[tuple[str, str]] = []
     executor = Executor(tree, trace=lambda *write: written.append(write))
@@ -155,7 +155,7 @@ def test_asking_has_no_effects(tmp_path: Path) -> None:
 
 
 def test_a_failing_handler_is_a_status(tmp_path: Path) -> None:
-    """As the user wanted it, with the reason."""
+    """A handler that is configured to fail ends the call with its reason."""
     plugin = plugin_on()
     plugin.apply(parse_config("resources: {failurePolicy: fail}", "test"))
     with serving(plugin, tmp_path) as client, pytest.raises(grpc.RpcError) as raised:
@@ -165,7 +165,7 @@ def test_a_failing_handler_is_a_status(tmp_path: Path) -> None:
 
 
 def test_health_and_reflection(tmp_path: Path) -> None:
-    """What probes and tools such as grpcurl ask for."""
+    """Probes and tools such as grpcurl use these services."""
     with serving(plugin_on(), tmp_path) as client:
         check: Any = client.channel.unary_unary(
             "/grpc.health.v1.Health/Check",
@@ -182,7 +182,7 @@ def test_health_and_reflection(tmp_path: Path) -> None:
 
 
 def test_only_root_may_ask(tmp_path: Path) -> None:
-    """From the first moment on; and the socket is gone at the end."""
+    """The socket has mode 0600 from its creation on, and is removed at the end."""
     before = os.umask(0)
     try:
         with serving(plugin_on(), tmp_path):
@@ -193,8 +193,8 @@ def test_only_root_may_ask(tmp_path: Path) -> None:
     assert not (tmp_path / "plugin.sock").exists()
 
 
-def test_somebody_elses_socket_is_not_taken(tmp_path: Path) -> None:
-    """A second plugin says so instead of stealing it."""
+def test_the_socket_of_another_process_is_not_taken(tmp_path: Path) -> None:
+    """A second process fails with an error that names the socket."""
     with serving(plugin_on(), tmp_path), pytest.raises(ConfigError, match="--grpc"):
         PluginService(plugin_on()).open(str(tmp_path / "plugin.sock"))
 

@@ -1,7 +1,9 @@
-"""The container runtime's own interface, CRI: what we ask of it, and a proxy for it.
+"""The CRI door: a proxy between kubelet and the container runtime, and a CRI client.
 
-A proxy serves kubelet and crictl in the runtime's place. Everything goes through it as
-bytes; only the few calls that make or change a container's resources are read.
+The proxy listens on a socket that kubelet and crictl use instead of the runtime's. It
+forwards every call as bytes. Only the few calls that create, change or end pods and
+containers are parsed, and only two of those are rewritten: CreateContainer and
+UpdateContainerResources.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
-"""Calls to the container runtime over its CRI socket: what there is, run a command.
+"""A client of the container runtime's CRI socket.
 
-Only what we need of CRI, with messages of our own (api/cri.proto), so no generated
-stubs: gRPC takes a method's name and two functions. grpcio is an extra and heavy
-(30 MB in a process of its own), so it is imported by the first client that is made.
+It offers the few CRI calls that nriplugin makes itself: the runtime's version, the pods
+and containers that exist, their status, and running a command in a container. There are
+no generated stubs: gRPC needs only a method's name, a serialiser and a parser, and the
+messages are nriplugin's own (proto/nriplugin/api/cri.proto).
+
+grpcio is an optional dependency and needs 30 MB of memory, so it is imported when the
+first client is created, not with this module.
 """
 
 from __future__ import annotations
@@ -23,21 +27,25 @@ if TYPE_CHECKING:
 SERVICE = "runtime.v1.RuntimeService"
 TIMEOUT_S = 5
 
-# The runtime stops a command after its own time; only if it does not, we stop waiting.
+# The runtime ends a command after the timeout in the request. The client waits longer
+# by this much, so that it gives up only if the runtime did not end the command.
 _GRACE_S = 1
 
-# Of every connection, there and back.
+# Options of every gRPC connection: from kubelet to the proxy, and to the runtime.
 OPTIONS = (
-    # The address of a unix socket is no valid host name to servers written in Go.
+    # gRPC's default authority is the socket's path, which servers written in Go refuse
+    # because it is not a valid host name.
     ("grpc.default_authority", "localhost"),
-    # Both ends have limits of their own, and say so in words that their users know.
+    # No limit on the size of messages here: kubelet and the runtime have their own, and
+    # report them with errors that their users know.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # An error's words travel as metadata, and a runtime's can be long: with gRPC's own
-    # limit of 8 KiB, another error would take their place.
+    # The text of an error travels as metadata, and a runtime's text can be long. Above
+    # gRPC's default limit of 8 KiB an error about the limit would replace it.
     ("grpc.max_metadata_size", 16 * 1024 * 1024),
     ("grpc.absolute_max_metadata_size", 16 * 1024 * 1024),
-    # A runtime that restarts is back within a second.
+    # Try to connect again each second: a restart of a runtime takes about that long,
+    # and gRPC's default would wait up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -45,14 +53,14 @@ OPTIONS = (
 
 
 class RunningContainer(NamedTuple):
-    """A container of a pod; the name is that in the manifest."""
+    """A running container of a pod; `name` is the container's name in the manifest."""
 
     id: str
     name: str
 
 
 class ExecResult(NamedTuple):
-    """What came of a command; as `cgroup.guest` wants it."""
+    """The exit code and output of a command, in the shape that `cgroup.guest` takes."""
 
     code: int
     stdout: bytes
@@ -60,13 +68,13 @@ class ExecResult(NamedTuple):
 
 
 class RuntimeClient:
-    """A connection to a runtime, made when it is first needed and kept.
+    """A connection to a runtime, opened by the first call and kept until `close`.
 
-    Every call raises TimeoutError or RPCError.
+    Every method that calls the runtime raises TimeoutError or RPCError if that fails.
     """
 
     def __init__(self, socket_path: str, timeout_s: int = TIMEOUT_S) -> None:
-        """Do not connect yet.
+        """Prepare the connection; the first call opens it.
 
         Raises:
             ConfigError: grpcio is not installed, or the path is not absolute.
@@ -83,7 +91,7 @@ class RuntimeClient:
         self._channel = grpc.insecure_channel(target_of(socket_path), options=OPTIONS)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection, which ends calls that are under way."""
         self._channel.close()
 
     def __enter__(self) -> Self:
@@ -93,7 +101,7 @@ class RuntimeClient:
         self.close()
 
     def running_containers(self, sandbox_id: str) -> list[RunningContainer]:
-        """Return the containers of a pod that a command can be run in."""
+        """Return the running containers of a pod; `exec_sync` works in these only."""
         from nriplugin.api import cri_pb2
 
         request = cri_pb2.ListContainersRequest(
@@ -121,7 +129,7 @@ class RuntimeClient:
         return version
 
     def ready_pods(self) -> list[str]:
-        """Return the IDs of the sandboxes that are not stopped."""
+        """Return the IDs of the pod sandboxes that are ready, so not stopped."""
         from nriplugin.api import cri_pb2
 
         response = self._call(
@@ -134,7 +142,7 @@ class RuntimeClient:
         return [pod.id for pod in response.items if pod.state == ready]
 
     def live_containers(self) -> list[cri_pb2.Container]:
-        """Return all containers that have not ended."""
+        """Return all containers that are created or running."""
         from nriplugin.api import cri_pb2
 
         response = self._call(
@@ -147,7 +155,7 @@ class RuntimeClient:
         return [one for one in response.containers if one.state in live]
 
     def pod_status(self, sandbox_id: str) -> cri_pb2.PodSandboxStatusResponse:
-        """Return everything that the runtime tells about a pod."""
+        """Return a pod's status with its verbose part, which has the OCI spec."""
         from nriplugin.api import cri_pb2
 
         request = cri_pb2.PodSandboxRequest(pod_sandbox_id=sandbox_id, verbose=True)
@@ -158,7 +166,7 @@ class RuntimeClient:
         return status
 
     def container_status(self, container_id: str) -> cri_pb2.ContainerStatusResponse:
-        """Return everything that the runtime tells about a container."""
+        """Return a container's status with its verbose part, which has the OCI spec."""
         from nriplugin.api import cri_pb2
 
         request = cri_pb2.ContainerStatusRequest(
@@ -173,8 +181,8 @@ class RuntimeClient:
     def exec_sync(self, container_id: str, argv: Sequence[str]) -> ExecResult:
         """Run a command in a container and wait for its end.
 
-        With the container bound (functools.partial), this is what
-        `cgroup.guest.GuestFiles` takes.
+        `cgroup.guest.GuestFiles` takes this method with `container_id` bound by
+        functools.partial.
         """
         from nriplugin.api import cri_pb2
 
@@ -202,7 +210,8 @@ class RuntimeClient:
         try:
             return call(request, timeout=timeout_s)
         except RpcError as exc:
-            # Whoever raises it makes it a Call, too, which has the status.
+            # grpcio raises an object that is both an RpcError and a Call, and `code`
+            # and `details` are methods of Call.
             code, details = exc.code(), " ".join(str(exc.details()).split())
             if code is StatusCode.DEADLINE_EXCEEDED:
                 raise TimeoutError(f"{method}: {details}") from exc

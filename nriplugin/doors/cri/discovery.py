@@ -1,8 +1,9 @@
-"""What the runtime has, asked over CRI at the start and whenever it was away.
+"""Asks the runtime over CRI for its pods and containers.
 
-CRI tells nothing by itself, so pods and containers that were created before this
-process are asked for. Their weights also show the runtime's curve. A container's status
-has a record of nriplugin's values in its annotations, where this door created it.
+A CRI runtime does not announce the pods and containers that it has, so the door asks
+for them at the start and again after the runtime was away. The weights of the listed
+containers also show the runtime's curve. If a container was created through the proxy,
+its status has the record of nriplugin's values in its annotations.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The runtime's answer about something that was there a moment ago.
+# gRPC's status code NOT_FOUND: a listed pod or container has ended meanwhile.
 _NOT_FOUND = 5
 
 
@@ -37,21 +38,23 @@ class _Discovered(NamedTuple):
 
 
 class Discovery:
-    """Asks a runtime, and takes the answers into a life-cycle."""
+    """Asks a runtime, and adds the answers to a life-cycle's inventory and facts."""
 
     def __init__(self, client: RuntimeClient, lifecycle: Lifecycle) -> None:
-        """Ask through this client."""
+        """Ask with `client`; the answers go to `lifecycle`."""
         self._client = client
         self._lifecycle = lifecycle
 
     def learn(self) -> None:
-        """Ask for everything.
+        """Ask for the version, all pods and all containers.
 
         Raises:
-            RPCError, TimeoutError: the runtime does not answer, or not well.
+            RPCError, TimeoutError: the runtime does not answer, or with an error.
         """
         lifecycle = self._lifecycle
         version = self._client.version()
+        # Taken before the listing: calls go on meanwhile, and `merge` must not drop the
+        # containers that are created during the listing.
         before = lifecycle.inventory.ids()
         pods: dict[str, PodEntry] = {}
         for sandbox_id in self._client.ready_pods():
@@ -78,7 +81,7 @@ class Discovery:
         )
 
     def pod(self, sandbox_id: str) -> PodEntry | None:
-        """Ask for one pod; None if it is gone."""
+        """Ask for one pod; return None if it has ended."""
         try:
             pod = pod_of_status(self._client.pod_status(sandbox_id))
         except RPCError as exc:
@@ -88,7 +91,7 @@ class Discovery:
         return summarise_pod(sandbox_id, pod, describe=True)
 
     def container(self, container_id: str) -> ContainerEntry | None:
-        """Ask for one container that is not in the inventory; None if there is none."""
+        """Ask for one container that the inventory lacks; None if it does not exist."""
         for one in self._client.live_containers():
             if one.id == container_id:
                 pod = self._lifecycle.inventory.pod(one.pod_sandbox_id)
@@ -113,6 +116,7 @@ class Discovery:
                 return None
             raise
         found = container_of_status(response)
+        # The record in the state directory is newer than the one in the annotations.
         kept, record = found.container, records.get(one.id) or found.record
         entry = found.entry_in(
             pod or NO_POD._replace(id=one.pod_sandbox_id),

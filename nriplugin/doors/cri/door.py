@@ -1,7 +1,8 @@
 """The CRI door as a whole: the proxy, the discovery, and the watch over the runtime.
 
-On a cgroup v1 node everything is passed on untouched, because a runtime there fails
-containers that come with cgroup v2 files.
+On a cgroup v1 node all calls are forwarded unchanged, because a runtime there fails
+the creation of containers with cgroup v2 files. On a cgroup v2 node the Interceptor
+reads and rewrites some of them (interception.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class CRIDoor:
-    """Stands between one runtime and the clients that believe to talk to it."""
+    """Serves CRI on a socket, and forwards the calls to one runtime."""
 
     def __init__(
         self,
@@ -48,13 +49,13 @@ class CRIDoor:
         timeout_s: int = TIMEOUT_S,
         first_contact_s: float = FIRST_CONTACT_S,
     ) -> None:
-        """Get ready; no client is served yet.
+        """Build the parts of the door; `open` begins to serve.
 
         Args:
             runtime: path of the runtime's socket.
-            lifecycle: knows the node and decides; closed with the door.
+            lifecycle: decides and keeps the inventory; closed with the door.
             budget_s: how long a call may wait for a decision.
-            retry_s: how often a runtime that is away is looked for.
+            retry_s: the time between two attempts to reach a runtime that is away.
             timeout_s: for calls that the door itself makes to the runtime.
             first_contact_s: how long the start waits for the runtime's answer.
         """
@@ -72,7 +73,7 @@ class CRIDoor:
             greet = discovery.learn
         else:
             _log.warning(
-                "inactive: cgroup v%d (%s): everything is passed on untouched",
+                "inactive: cgroup v%d (%s): all calls are forwarded unchanged",
                 *(facts.cgroup_version, facts.cgroup_evidence),
             )
         self._health = Health(self._client.version)
@@ -87,14 +88,14 @@ class CRIDoor:
         """Put a configuration in force, also while serving."""
         for name, section in (("adopt", config.adopt), ("repair", config.repair)):
             if section.enabled:
-                _log.warning("%s: on, but the CRI proxy does not do it", name)
+                _log.warning("%s: on, but the CRI proxy does not support it", name)
         self._proxy.failure_policy = config.failure_policy
         self.lifecycle.apply(config)
 
     def open(self, listen: str, mode: int = 0o600) -> None:
-        """Serve a socket, after asking the runtime what it has.
+        """Serve a socket, after asking the runtime for its pods and containers.
 
-        If the runtime's answers take long, the door begins to serve before it has them.
+        If that takes longer than `first_contact_s`, the door begins to serve meanwhile.
         The socket exists from the beginning, and clients that connect early wait.
 
         Raises:

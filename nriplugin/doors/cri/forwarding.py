@@ -1,8 +1,12 @@
-"""Passes calls on to the runtime as they are: bytes, metadata, deadline, status.
+"""Forwards the proxy's calls to the runtime: bytes, metadata, deadline and status.
 
-A call that ends at one side ends at the other: the caller's cancellation and deadline
-reach the runtime, the runtime's status and trailing metadata reach the caller. What
-belongs to one hop alone (compression, flow control, a client's name) is each hop's own.
+A call that ends on one side ends on the other, too: the caller's cancellation and
+deadline reach the runtime, and the runtime's status and trailing metadata reach the
+caller. Properties of a single connection (compression, flow control, the user agent)
+are not forwarded, because gRPC negotiates them for each connection anew.
+
+Every call runs on a thread of the proxy's gRPC server, and that thread is occupied
+until the call ends. For that reason the number of open streams is limited.
 """
 
 from __future__ import annotations
@@ -19,26 +23,30 @@ if TYPE_CHECKING:
     Metadata = tuple[tuple[str, str | bytes], ...]
     Context = grpc.ServicerContext
 
-# Streams that may be open at once. Each keeps a thread of the server, so that without
-# a limit enough of them would leave none for anything else.
+# How many streams may be open at once. Each open stream occupies a thread of the
+# server, so without a limit streams could take all threads and block every other call.
 MAX_STREAMS = 128
 
 STOPPING = "nriplugin: the proxy stops"
 
-# Of one hop, and made anew by the next.
-_OWN = frozenset({"user-agent"})
+# Metadata keys that describe one connection only. gRPC adds its own on the next one.
+_PER_CONNECTION = frozenset({"user-agent"})
 
-# Without a deadline the library says some hundreds of years.
+# For a call without a deadline, `time_remaining` returns some hundreds of years instead
+# of None. Any time left above this limit is therefore taken as "no deadline".
 _NO_DEADLINE_S = 10 * 365 * 86400.0
 
 
 class Forwarder:
-    """The way to one runtime. Every method is called on a thread of the server."""
+    """Forwards calls to one runtime. All methods run on threads of the gRPC server."""
 
     def __init__(
         self, channel: grpc.Channel, when_unavailable: Callable[[], None]
     ) -> None:
-        """Use a channel; `when_unavailable` is told whenever nobody is there."""
+        """Forward calls through a channel to the runtime.
+
+        `when_unavailable` is called whenever a call ended with status UNAVAILABLE.
+        """
         self._channel = channel
         self._when_unavailable = when_unavailable
         self._calls: dict[str, Any] = {}
@@ -47,18 +55,23 @@ class Forwarder:
         self._stopping = False
 
     def unary(self, method: str, request: bytes, context: Context) -> bytes:
-        """Return the runtime's answer; raise, by way of the context, its error."""
+        """Return the runtime's response, or end the call with the runtime's error.
+
+        `context.abort`, which ends the call, raises an exception of gRPC's own.
+        """
         call = self._calls.get(method)
         if call is None:
             call = self._calls[method] = self._channel.unary_unary(method)
-        # Not the blocking way, which nobody can cancel.
+        # A future instead of a blocking call: the callback below has to cancel it from
+        # another thread when the caller cancels.
         future: Any = call.future(
             request, timeout=_timeout_s(context), metadata=passed(_metadata(context))
         )
         if not context.add_callback(future.cancel):
             future.cancel()
         response: bytes = b""
-        # If it raises, its status says the same.
+        # The exceptions can be dropped, because `_finish` reads the same status from
+        # the future.
         with suppress(grpc.RpcError, grpc.FutureCancelledError):
             response = future.result()
         initial = passed(future.initial_metadata())
@@ -70,18 +83,18 @@ class Forwarder:
     def server_stream(
         self, method: str, request: bytes, context: Context
     ) -> Iterator[bytes]:
-        """Yield the runtime's answers to one request."""
+        """Yield the runtime's responses to one request."""
         return self._stream(self._channel.unary_stream(method), request, context)
 
     def stream(
         self, method: str, requests: Iterator[bytes], context: Context
     ) -> Iterator[bytes]:
-        """Yield the runtime's answers to requests, as both come."""
+        """Yield the runtime's responses while the caller's requests are forwarded."""
         call: Any = self._channel.stream_stream(method)
-        return self._stream(call, _until_gone(requests), context)
+        return self._stream(call, _until_caller_is_gone(requests), context)
 
     def stop(self) -> None:
-        """End all streams, which would not end by themselves."""
+        """Cancel all open streams, which otherwise may stay open for ever."""
         with self._lock:
             self._stopping = True
             streams = list(self._streams)
@@ -100,7 +113,9 @@ class Forwarder:
         with self._counted(call, context):
             if not context.add_callback(call.cancel):
                 call.cancel()
-            # At once, not with the first message: some wait for it.
+            # Sent now rather than together with the first message: some clients wait
+            # for the initial metadata before they take the stream as open, and the
+            # first message (a container event) may come much later.
             initial = passed(call.initial_metadata())
             if context.is_active():
                 context.send_initial_metadata(initial)
@@ -130,7 +145,7 @@ class Forwarder:
                 self._streams.discard(call)
 
     def _finish(self, call: Any, context: Context) -> None:  # noqa: ANN401
-        """End the caller's call as the runtime ended ours."""
+        """End the caller's call with the status with which the runtime ended `call`."""
         trailing = passed(call.trailing_metadata())
         if trailing:
             context.set_trailing_metadata(trailing)
@@ -140,20 +155,23 @@ class Forwarder:
         if code is grpc.StatusCode.UNAVAILABLE:
             self._when_unavailable()
         if code is grpc.StatusCode.CANCELLED and self._stopping:
+            # `stop` cancelled this stream. The caller shall try again, and CANCELLED
+            # would say that the caller itself gave up.
             context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
         context.abort(code, call.details() or "")
 
 
 def passed(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata:
-    """Return what of somebody's metadata is meant for the other end.
+    """Return the metadata that has to be forwarded to the other side.
 
-    Keys that begin with grpc- are the protocol's own, but for binary ones, in which
-    errors' details and traces travel.
+    Keys that begin with `grpc-` belong to the protocol and are left out, except those
+    that end with `-bin`: they carry the details of errors and traces.
     """
     return tuple(
         (key, value)
         for key, value in metadata or ()
-        if key not in _OWN and (not key.startswith("grpc-") or key.endswith("-bin"))
+        if key not in _PER_CONNECTION
+        and (not key.startswith("grpc-") or key.endswith("-bin"))
     )
 
 
@@ -166,9 +184,11 @@ def _timeout_s(context: Context) -> float | None:
     return None if remaining > _NO_DEADLINE_S else remaining
 
 
-def _until_gone(requests: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield requests until there is no more, or nobody to make one."""
+def _until_caller_is_gone(requests: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the caller's requests until the caller has sent all, or has gone away."""
     try:
         yield from requests
     except grpc.RpcError:
-        return  # the caller is gone, which cancels the call by another way
+        # The caller is gone. The callback that `_stream` added to the context cancels
+        # the call to the runtime.
+        return

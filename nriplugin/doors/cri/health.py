@@ -1,4 +1,9 @@
-"""gRPC's standard health service: the proxy is healthy while its runtime answers."""
+"""gRPC's standard health service on the proxy's socket.
+
+The proxy reports SERVING exactly while its runtime answers. A Check asks the runtime
+each time. Watch reports the state that the last Check or the runtime watch
+(runtime_watch.py) has found.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +24,16 @@ SERVICES = (OVERALL_HEALTH, RUNTIME_SERVICE, IMAGE_SERVICE)
 
 
 class Health(HealthServicer):
-    """Answers for the proxy and for both of CRI's services, which have one state."""
+    """Answers for the proxy and both CRI services, which always have the same state."""
 
     def __init__(self, probe: Callable[[], object]) -> None:
-        """Ask the runtime with `probe`, which raises RPCError or TimeoutError."""
+        """Use `probe` to ask the runtime; it raises RPCError or TimeoutError."""
         super().__init__()
         self._probe = probe
         self.set_serving(False)
 
     def set_serving(self, serving: bool) -> None:
-        """Report whether the runtime answers."""
+        """Set the state that all services report from now on."""
         status = health_pb2.HealthCheckResponse
         for service in SERVICES:
             self.set(service, status.SERVING if serving else status.NOT_SERVING)

@@ -1,10 +1,11 @@
-"""Decisions about updates that are made at once, because the ordinary one failed.
+"""Decisions about updates from memory alone, for when the ordinary decision failed.
 
 A runtime keeps the cgroup v2 files that nriplugin sent for a container, and writes them
 again at every update, after the files that it makes of the update's numbers. If a late
 or failed decision were answered by passing on kubelet's request as it came, the resize
 would end with nriplugin's old values, and kubelet would take it for done. So the update
-is decided once more, from what is known already, without asking or writing anything.
+is decided once more, from the inventory alone: this decision does not ask the runtime,
+does not read files, and does not write.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Undecidable(NRIPluginError):
-    """An update that must not be passed on as it came, and cannot be decided about."""
+    """An update cannot be decided from memory, and must not be forwarded unchanged."""
 
 
 def decide_immediately(
@@ -35,8 +36,8 @@ def decide_immediately(
 ) -> Decision:
     """Decide about an update of a container that has values from nriplugin.
 
-    If a defect of a handler is in the way, the conversion alone decides, and values
-    that other handlers set earlier are taken back.
+    If a handler raises because of a defect, the conversion alone decides, and values
+    that the handlers set earlier are taken back.
 
     Raises:
         RequestFails: a handler could not do its work, and is configured to fail.

@@ -1,13 +1,14 @@
 """The CRI calls that create, change or end pods and containers.
 
-The proxy passes a request and its answer through here. A creation or an update is read
-before the runtime gets it, and the decision's files are put into the request, next to
-everything else in it, whether this version knows those fields or not. What follows from
-the runtime's answer is done once the runtime has answered well.
+The proxy calls the methods here with requests and the runtime's answers. A creation or
+an update is decided before the runtime gets it, and the decision's files are added to
+the request. All other fields of the request stay, also those that this version of
+nriplugin does not know. Work that depends on the runtime's answer, such as direct
+writes after the runtime's own, is done when the runtime has answered without an error.
 
-Calls come on many threads. Each call takes one snapshot of the plan, so that no
-decision mixes two configurations. A call whose decision is late is cancelled: the late
-thread must not write any more (state/pending.py).
+Calls arrive on many threads. Each call reads the plan once, so that no decision mixes
+two configurations. If a decision is late, the proxy cancels it, and the deciding thread
+must not write after that (`Cancellation` in state/pending.py).
 """
 
 from __future__ import annotations
@@ -46,25 +47,27 @@ if TYPE_CHECKING:
     from nriplugin.state.plan import Plan
 
 
-# Work that is left after a good answer, and may take its time.
+# The part of the work after the runtime's answer that may take long, such as writing
+# files. The proxy runs it on another thread.
 Rest = Callable[[], None]
 
 
 class Prepared(NamedTuple):
-    """A request for the runtime, and what to do after its answer or its refusal."""
+    """A request for the runtime, and the work after the runtime's answer."""
 
     request: bytes
-    then: Callable[[bytes], Rest | None] | None = None
-    otherwise: Rest | None = None
+    then: Callable[[bytes], Rest | None] | None = None  # called with a good answer
+    otherwise: Rest | None = None  # called if the runtime refused the request
 
 
 class Interceptor:
     """Reads and rewrites calls. Any thread may call it."""
 
     def __init__(self, lifecycle: Lifecycle, discovery: Discovery) -> None:
-        """Decide with a life-cycle; ask `discovery` about containers it does not know.
+        """Decide with a life-cycle, and look up unknown containers with `discovery`.
 
-        A container is not known if it was created before this process was started.
+        A container is unknown if it was created before this process was started and the
+        first discovery has not found it yet.
         """
         self._lifecycle = lifecycle
         self._discovery = discovery
@@ -75,12 +78,12 @@ class Interceptor:
             f"{prefix}CreateContainer": self._create,
             f"{prefix}UpdateContainerResources": self._update,
         }
-        # What is sent instead if the decision fails or is late; any other call is then
-        # sent as it came.
+        # Decisions to use instead if the ordinary decision fails or is late. A call
+        # without such a decision is then forwarded unchanged.
         self.undecided: Mapping[str, Callable[[bytes], Prepared]] = {
             f"{prefix}UpdateContainerResources": self._update_immediately,
         }
-        # Calls that are only read, with their answers, when the runtime is done.
+        # Calls that are forwarded at once, and read with their answers afterwards.
         self.following: Mapping[str, Callable[[bytes, bytes], Rest | None]] = {
             f"{prefix}RunPodSandbox": self._pod_runs,
             f"{prefix}StartContainer": self._started,
@@ -92,7 +95,7 @@ class Interceptor:
 
     @property
     def fails_lost_updates(self) -> bool:
-        """Whether an update fails that would end with nriplugin's earlier values."""
+        """Whether to fail an update that would end with nriplugin's earlier values."""
         return self._lifecycle.plan.config.base.resources.fail_lost_update
 
     # Pods
@@ -129,6 +132,7 @@ class Interceptor:
         )
         decided = lifecycle.decide_new(plan, pod, container)
         decision = decided.decision
+        # Stands for the container until the runtime has given it an ID.
         key = f"creation {next(self._creations)}"
         pod_cgroup = entry_of_pod.cgroup
         lifecycle.pending.before_creation(
@@ -188,6 +192,7 @@ class Interceptor:
         container_id = cri.ContainerRequest.FromString(request).container_id
         lifecycle = self._lifecycle
         entry = lifecycle.inventory.get(container_id)
+        # Created before this process was started, so no decision was made about it.
         unknown = entry is not None and entry.decision is None and not entry.started
         if entry is None or not (unknown or lifecycle.pending.has_to_start(entry.id)):
             lifecycle.start(container_id)
@@ -197,8 +202,8 @@ class Interceptor:
     def _write_at_start(self, entry: ContainerEntry, *, unknown: bool) -> None:
         lifecycle = self._lifecycle
         if unknown and entry.kept is not None:
-            # The container was created before this process was started. What it still
-            # lacks are the direct writes of the decision that is made now.
+            # The container lacks only the direct writes of the decision. The runtime
+            # has the values that were in the container's creation request.
             plan = lifecycle.plan
             pod = _described(self._pod_entry(entry.pod.id), plan)
             _, container = self._owned(entry, pod, plan)
@@ -223,16 +228,17 @@ class Interceptor:
         return self._prepared(request, message, entry, noted, decision, cancellation)
 
     def _update_immediately(self, request: bytes) -> Prepared:
-        """Decide from what is known already, because the decision failed or was late.
+        """Decide from the inventory alone, because the decision failed or was late.
 
         Raises:
             RequestFails: a handler is configured to fail the call.
-            Exception: anything else says that the runtime must not get this update.
+            Exception: any other exception means that the update cannot be decided, and
+                would end with nriplugin's earlier values if it were forwarded.
         """
         try:
             message = cri.UpdateContainerResourcesRequest.FromString(request)
         except DecodeError:
-            return Prepared(request)  # the runtime refuses it
+            return Prepared(request)  # the runtime cannot parse it either
         if not message.HasField("linux"):
             return Prepared(request)
         plan = self._lifecycle.plan
@@ -240,7 +246,7 @@ class Interceptor:
         if entry is None or entry.kept is None:
             raise Undecidable("the container is not known yet")
         if not entry.ours and not entry.kept.resources.unified:
-            return Prepared(request)  # no value of nriplugin's can undo it
+            return Prepared(request)  # nriplugin set no value that could undo it
         of_pod = self._lifecycle.inventory.pod(entry.pod.id)
         if of_pod is None:
             raise Undecidable("the container's pod is not known yet")
@@ -259,7 +265,7 @@ class Interceptor:
         decision: Decision,
         cancellation: Cancellation | None,
     ) -> Prepared:
-        """Put a decision into an update, and begin the update."""
+        """Add a decision's files to an update request, and begin the update."""
         sent = _sent(resources_of(message.linux), decision)
         kept = _after_update(entry.kept or Container(id=entry.id), sent, decision)
         numbers = numbers_of(kept.resources)
@@ -280,10 +286,13 @@ class Interceptor:
         container_id = cri.ContainerRequest.FromString(request).container_id
         return self._lifecycle.removed(container_id)
 
-    # What is known, or can be asked
+    # Look-ups in the inventory, with questions to the runtime where it has no entry
 
     def _pod_of_creation(self, message: cri.CreateContainerRequest) -> PodEntry:
-        """Return the pod as the request describes it, which is newer than the entry."""
+        """Return the pod as the request describes it, which is newer than the entry.
+
+        The request does not name the pod's OCI runtime, so that comes from the entry.
+        """
         sandbox_id = message.pod_sandbox_id
         if not message.HasField("sandbox_config"):
             return self._pod_entry(sandbox_id)
@@ -294,7 +303,7 @@ class Interceptor:
         return summarise_pod(sandbox_id, pod, describe=True)
 
     def _pod_entry(self, sandbox_id: str) -> PodEntry:
-        """Return a pod; one that was created before this process is asked for."""
+        """Return a pod's entry; ask the runtime if the inventory has none."""
         entry = self._lifecycle.inventory.pod(sandbox_id)
         if entry is None and sandbox_id:
             entry = self._discovery.pod(sandbox_id)
@@ -305,13 +314,13 @@ class Interceptor:
     def _owned(
         self, entry: ContainerEntry, pod: Pod, plan: Plan
     ) -> tuple[ContainerEntry, Container]:
-        """Return an entry in which it is known who set what, and its container."""
+        """Return the entry and its container, with the values that nriplugin set."""
         kept = entry.kept or Container(id=entry.id)
         entry = self._lifecycle.own(entry, pod, kept, None, plan)
         return entry, with_ownership(kept, entry)
 
     def _located(self, entry: ContainerEntry) -> ContainerEntry:
-        """Return an entry with the container's cgroup, which CRI does not tell."""
+        """Return the entry with the container's cgroup, which CRI messages lack."""
         tree, pod = self._lifecycle.tree, entry.pod.cgroup
         if tree is None or pod is None or entry.cgroups_path:
             return entry
@@ -320,14 +329,14 @@ class Interceptor:
 
 
 def _described(entry: PodEntry, plan: Plan) -> Pod:
-    """Return the pod of an entry, with the curve of its containers if it differs."""
+    """Return the pod of an entry, with its own curve if that is not the node's."""
     pod = entry.described or Pod()
     curve = plan.curves.get(pod.uid)
     return pod if curve is None else pod._replace(curve=curve)
 
 
 def _put(decision: Decision, resources: cri.LinuxContainerResources) -> bool:
-    """Put a decision into a request; whether that changed anything."""
+    """Add a decision's files to a request; return whether that changed the request."""
     resources.unified.update(decision.files)
     if "cpu.shares" in decision.cleared:
         resources.cpu_shares = 0
@@ -335,14 +344,17 @@ def _put(decision: Decision, resources: cri.LinuxContainerResources) -> bool:
 
 
 def _sent(asked: Resources, decision: Decision) -> Resources:
-    """Return the numbers that the runtime gets, and keeps."""
+    """Return the resources that the runtime gets; cleared shares are not given."""
     return asked._replace(shares=None) if decision.cleared else asked
 
 
 def _after_update(
     container: Container, asked: Resources, decision: Decision
 ) -> Container:
-    """Return the container as the runtime keeps it once an update is done."""
+    """Return the container with the resources that the runtime keeps after an update.
+
+    Fields that the update does not give keep their values.
+    """
     given = {
         field: value
         for field, value in asked._asdict().items()

@@ -1,8 +1,11 @@
-"""From CRI's messages to the engine's values.
+"""Reads CRI messages into the engine's values: Pod, Container and Resources.
 
-A container's status carries less than the request that created it. The rest is in the
-status' verbose part, whose shape is the runtime's own: containerd and CRI-O both put
-the OCI specification there, under the same name.
+A container's status carries less than the request that created it. The missing values
+are in the verbose part of the status. Its format is each runtime's own, but containerd
+and CRI-O both put the OCI specification there, as JSON under the key `runtimeSpec`.
+
+Messages come from outside this process: a field that is missing or has an unexpected
+type is read as "not given", and only a number that has no meaning in a request raises.
 """
 
 from __future__ import annotations
@@ -41,7 +44,11 @@ class ReportedContainer(NamedTuple):
     def entry_in(
         self, pod: PodEntry, record: Managed | None, *, started: bool
     ) -> ContainerEntry:
-        """Return the inventory's entry; without a record, who set what is not known."""
+        """Return the inventory's entry of this container.
+
+        Without a record the entry says that nriplugin does not know which of the
+        container's values it set (`owned` is false).
+        """
         entry = ContainerEntry(
             self.container.id,
             self.container.name,
@@ -58,7 +65,7 @@ class ReportedContainer(NamedTuple):
 
 
 def pod_of(config: cri.PodSandboxConfig, oci_runtime: str | None) -> Pod:
-    """Read a pod from the configuration that it is created with."""
+    """Read a pod from the configuration in its RunPodSandbox request."""
     return Pod(
         uid=config.metadata.uid,
         name=config.metadata.name,
@@ -80,17 +87,18 @@ def pod_of_status(response: cri.PodSandboxStatusResponse) -> Pod:
         namespace=status.metadata.namespace,
         labels=dict(status.labels),
         annotations=dict(status.annotations),
-        # The parent of the sandbox's own container, which keeps the pod open.
+        # The status does not name the pod's cgroup. It is the parent of the cgroup of
+        # the sandbox's own ("pause") container, whose OCI spec the status has.
         cgroup_parent=cgroup.rpartition("/")[0] if cgroup else "",
         oci_runtime=oci_runtime_of(status.runtime_handler),
     )
 
 
 def resources_of(message: cri.LinuxContainerResources) -> Resources:
-    """Read resources, which stay as they are when the message changes.
+    """Read resources into a copy, so that rewriting the message does not change them.
 
     Raises:
-        ConversionError: a value without a meaning.
+        ConversionError: a number in the message has no meaning.
     """
     return from_cri(message)._replace(unified=dict(message.unified))
 
@@ -103,6 +111,8 @@ def container_of_status(response: cri.ContainerStatusResponse) -> ReportedContai
     record = None if text is None else parse_managed(text)
     if record is not None:
         unified = resources.unified
+        # Whether the status shows the container's cgroup v2 values at all. If it does
+        # not, their absence says nothing about the record.
         shown = bool(spec or unified)
         record = record._replace(files=owned_by_record(record, unified, shown=shown))
     score = _mapping(spec, "process").get("oomScoreAdj")
@@ -116,7 +126,11 @@ def container_of_status(response: cri.ContainerStatusResponse) -> ReportedContai
 
 
 def _resources(status: cri.ContainerStatus, spec: Mapping[str, Any]) -> Resources:
-    """Return CRI's numbers if the runtime repeats them, else those of the OCI spec."""
+    """Return the resources in the status if it has them, else those in the OCI spec.
+
+    Numbers without a meaning are no reason to forget the container: it is then read as
+    one without resources.
+    """
     try:
         if status.resources.HasField("linux"):
             return resources_of(status.resources.linux)

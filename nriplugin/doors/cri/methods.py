@@ -1,8 +1,9 @@
-"""CRI's methods by their shape: how many messages go each way.
+"""The CRI methods whose number of messages in each direction the proxy knows.
 
-Only to be quick: a call of one message each way needs fewer threads than a stream. A
-method that is not named here is passed on as a stream both ways, which can carry
-anything, so one that CRI gets later works from the first day.
+The tables exist for speed only: forwarding a call with one request and one response
+needs fewer threads than forwarding a stream. A method in neither table is forwarded as
+a stream in both directions, which can carry any kind of call. So a method that a later
+version of CRI adds works without a change here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _UNARY = {
     ),
 }
 
-# The older version of CRI has the same methods, and is only passed through.
+# The methods with one request and one response. The older CRI version, v1alpha2, has
+# the same methods; the proxy forwards them and never rewrites them.
 UNARY = frozenset(
     f"/{package}.{service}/{method}"
     for package in ("runtime.v1", "runtime.v1alpha2")
@@ -36,5 +38,6 @@ UNARY = frozenset(
     for method in methods
 )
 
-# One message there, many back. kubelet keeps this one open for ever.
+# The methods with one request and many responses. kubelet opens GetContainerEvents once
+# and keeps it open.
 SERVER_STREAMS = frozenset({f"/{RUNTIME_SERVICE}/GetContainerEvents"})

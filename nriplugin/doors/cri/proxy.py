@@ -1,12 +1,14 @@
-"""The gRPC server in the runtime's place.
+"""The gRPC server that kubelet and crictl talk to instead of the runtime.
 
-A thread per call: gRPC's own event loop is no faster for a proxy, and a call that waits
-(StopContainer for a pod's grace period, PullImage for minutes) waits in a thread of its
-own. Threads are made when they are needed; there may be many, because kubelet stops all
-containers of a node at once, and nothing else must wait behind those.
+Each call has a thread of its own: gRPC's asyncio server is no faster for a proxy, and
+some calls take long (StopContainer for a pod's grace period, PullImage for minutes).
+Threads are started when they are needed. There may be many of them, because kubelet
+stops all containers of a node at once, and other calls must not queue behind those.
 
-Our own part of a call has a time limit, and whatever goes wrong in it is not the
-caller's problem, unless the configuration says so.
+The proxy's own work on a call has a time limit. If that work fails or exceeds the
+limit, the call goes to the runtime nevertheless, unless `failurePolicy: fail` is
+configured, or the runtime would write nriplugin's earlier values over an update
+(see doors/cri/immediate.py).
 """
 
 from __future__ import annotations
@@ -37,14 +39,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# 110 pods of a few containers each, all being stopped, and room for the rest.
+# Enough for stopping all containers of a full node at once (110 pods with a few
+# containers each), and for other calls meanwhile.
 WORKERS = 512
 
-# Decisions take a fraction of a millisecond; asking the runtime or systemd may not.
+# Threads that decide. Most decisions take a fraction of a millisecond, but some have to
+# ask the runtime or systemd first, and those may take long.
 DECIDERS = 8
+# How long a call waits for its decision.
 BUDGET_S = 2.0
 
-# For calls under way when we are told to stop.
+# How long calls that are under way may take to end after the proxy was asked to stop.
 GRACE_S = 5.0
 
 
@@ -58,21 +63,23 @@ class Proxy:
         failure_policy: FailurePolicy = FailurePolicy.IGNORE,
         budget_s: float = BUDGET_S,
     ) -> None:
-        """Pass everything on, and what the interceptor wants through it.
+        """Forward every call; let the interceptor read or rewrite the ones it names.
 
         Args:
-            forwarder: the way to the runtime.
-            interceptor: what happens to some calls; None is nothing.
-            failure_policy: what becomes of a call when our part of it fails or is
-                late; may be replaced later.
-            budget_s: after so many seconds our part is late.
+            forwarder: forwards calls to the runtime.
+            interceptor: reads and rewrites some of the calls; None: all calls are
+                forwarded unread.
+            failure_policy: what happens to a call if its decision fails or is late;
+                may be replaced while the proxy serves.
+            budget_s: after so many seconds a decision is late.
         """
         self.failure_policy = failure_policy
         self._forwarder = forwarder
         self._interceptor = interceptor
         self._budget_s = budget_s
         self._deciders = ThreadPoolExecutor(DECIDERS, "decide")
-        # Others than those: a decision that hangs must not keep what is done already.
+        # A second pool, because decisions that hang can occupy all threads of the first
+        # one, and must not delay the work that follows answers of the runtime.
         self._finishers = ThreadPoolExecutor(DECIDERS, "finish")
         self.server = grpc.server(
             ThreadPoolExecutor(WORKERS, "call"),
@@ -82,7 +89,7 @@ class Proxy:
         self._handlers: dict[str, Handler] = {}
 
     def bind(self, path: str, mode: int) -> None:
-        """Make the socket.
+        """Create the socket; `serve` begins to answer on it.
 
         Raises:
             ConfigError: the socket cannot be made there.
@@ -90,11 +97,14 @@ class Proxy:
         bind(self.server, "--listen", path, mode)
 
     def serve(self) -> None:
-        """Answer calls on the socket from now on."""
+        """Start to answer calls on the socket."""
         self.server.start()
 
     def stop(self, grace_s: float = GRACE_S) -> None:
-        """Take no more calls, let those under way end, and go; streams end at once."""
+        """Refuse new calls, cancel streams, and wait for other calls to end.
+
+        Calls that have not ended after `grace_s` seconds are cancelled.
+        """
         stopped = self.server.stop(grace_s)
         self._forwarder.stop()
         stopped.wait()
@@ -106,7 +116,8 @@ class Proxy:
         if handler is not None:
             return handler
         if method not in UNARY and method not in SERVER_STREAMS:
-            # Not kept: anybody can invent any number of names.
+            # Handlers of unknown methods are not kept in `_handlers`: a client can call
+            # any number of invented method names, and the table would grow for ever.
             stream = partial(self._forwarder.stream, method)
             return grpc.stream_stream_rpc_method_handler(stream)
         if method in SERVER_STREAMS:
@@ -140,7 +151,7 @@ class Proxy:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {exc}")
         try:
             response = self._forwarder.unary(method, prepared.request, context)
-        except Exception:  # which is how the forwarder passes on the runtime's refusal
+        except Exception:  # the forwarder raises when the runtime refused the call
             if prepared.otherwise is not None:
                 rest = prepared.otherwise
                 self._afterwards(method, lambda: rest, context)
@@ -172,7 +183,8 @@ class Proxy:
             return self._decided(rewrite, request, cancellation)
         except RequestFails:
             raise
-        except Exception as exc:  # noqa: BLE001 - whatever it is, containers must start
+        except Exception as exc:  # noqa: BLE001 - after any defect, containers must start
+            # From here on the deciding thread, if it still runs, must not write.
             cancellation.cancelled = True
             return self._undecided(method, request, exc, context)
 
@@ -182,7 +194,11 @@ class Proxy:
         request: bytes,
         cancellation: Cancellation,
     ) -> Prepared:
-        """Wait for a decision, but not longer than we may."""
+        """Decide on a thread of the pool, and wait for that at most `budget_s` seconds.
+
+        Raises:
+            TimeoutError: the decision is late.
+        """
         future = self._deciders.submit(rewrite, request, cancellation)
         try:
             return future.result(self._budget_s)
@@ -193,16 +209,19 @@ class Proxy:
     def _undecided(
         self, method: str, request: bytes, exc: Exception, context: Context
     ) -> Prepared:
-        """Return what is sent although our part failed; end the call if it must not be.
+        """Return the request to forward although its decision failed or is late.
+
+        Under `failurePolicy: fail`, and for an update that would end with nriplugin's
+        earlier values, the call is ended with an error instead.
 
         Raises:
             RequestFails: a handler is configured to fail the call.
         """
-        what = "late" if isinstance(exc, TimeoutError) else repr(exc)
+        problem = "the decision is late" if isinstance(exc, TimeoutError) else repr(exc)
         if self.failure_policy is FailurePolicy.FAIL:
-            _log.error("%s: failed: %s", method, what)
+            _log.error("%s: failed, as failurePolicy asks: %s", method, problem)
             context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {method}: {what}"
+                grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {method}: {problem}"
             )
         assert self._interceptor is not None
         decide_at_once = self._interceptor.undecided.get(method, Prepared)
@@ -210,24 +229,28 @@ class Proxy:
             prepared = decide_at_once(request)
         except RequestFails:
             raise
-        except Exception as second:  # noqa: BLE001 - whatever it is, kubelet tries again
+        except Exception as second:  # noqa: BLE001 - any defect: kubelet tries again
             if not self._interceptor.fails_lost_updates:
                 prepared = Prepared(request)
             else:
-                _log.error("%s: not passed on: %s; %s", method, what, second)
-                reason = f"nriplugin: {method}: {what}; {second}"
+                _log.error("%s: not forwarded: %s; %s", method, problem, second)
+                reason = f"nriplugin: {method}: {problem}; {second}"
                 context.abort(grpc.StatusCode.UNAVAILABLE, reason)
-        changed = "untouched" if prepared.request == request else "with what is known"
-        _log.error("%s: passed on %s: %s", method, changed, what)
+        unchanged = prepared.request == request
+        form = "unchanged" if unchanged else "with a decision made from memory alone"
+        _log.error("%s: forwarded %s: %s", method, form, problem)
         return prepared
 
     def _afterwards(
         self, method: str, follow: Callable[[], Rest | None], context: Context
     ) -> None:
-        """Do what follows from an answer, which the caller gets in any case.
+        """Do the work that follows from the runtime's answer to a call.
 
-        What is known changes at once. What is left to be done is waited for, so that
-        the caller finds it done, but not for long, and it is done in the end.
+        `follow` brings the inventory up to date on this thread. The `Rest` that it
+        returns, which may write files, runs on a thread of the pool. This thread waits
+        for it, so that the caller finds the files written, but at most `budget_s` and
+        half of the caller's remaining time; the pool finishes it in any case. Failures
+        are logged only: the caller gets the runtime's answer regardless.
         """
         try:
             rest = follow()
@@ -235,12 +258,13 @@ class Proxy:
                 patience_s = min(self._budget_s, context.time_remaining() / 2)
                 self._finishers.submit(rest).result(patience_s)
         except Exception as exc:  # noqa: BLE001 - the runtime has done its part
-            what = "late" if isinstance(exc, TimeoutError) else repr(exc)
-            _log.error("%s: after the answer: %s", method, what)
+            late = isinstance(exc, TimeoutError)
+            problem = "not finished yet, goes on" if late else repr(exc)
+            _log.error("%s: work after the runtime's answer: %s", method, problem)
 
 
 class _Handlers(grpc.GenericRpcHandler):
-    """Finds a handler for whatever is called."""
+    """Lets the server look up the handler of any method name, known or not."""
 
     def __init__(self, find: Callable[[str], Handler]) -> None:
         self._find = find

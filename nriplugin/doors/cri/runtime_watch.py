@@ -1,8 +1,9 @@
-"""Whether the runtime answers: asked at the start, and again after it was away.
+"""Watches whether the runtime answers, on a thread of its own ("runtime-watch").
 
-The watch has a thread of its own. It first *greets* the runtime, which asks for all
-that the door has to know. When a forwarded call finds the runtime away, the watch tries
-again at intervals until the runtime answers, and then greets it anew.
+The thread first *greets* the runtime: it asks for the pods and containers that the door
+has to know (Discovery.learn). When a forwarded call ends with UNAVAILABLE, the thread
+probes the runtime. If the probe fails, it tries to greet the runtime at intervals until
+that succeeds, because a runtime that was restarted may have other containers.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class RuntimeWatch:
         """Do nothing yet.
 
         Args:
-            probe: asks whether the runtime is there; raises RPCError or TimeoutError.
-            greet: asks for all that has to be known; raises the same.
+            probe: asks whether the runtime answers; raises RPCError or TimeoutError.
+            greet: asks for pods and containers; raises the same.
             set_serving: called with whether the runtime answers, at each attempt.
-            retry_s: between two attempts.
+            retry_s: the time between two attempts.
         """
         self._probe = probe
         self._greet = greet
@@ -77,8 +78,8 @@ class RuntimeWatch:
             if greeted:
                 self._lost.wait()
                 self._lost.clear()
-                # UNAVAILABLE may also be the runtime's word about something else, such
-                # as a registry; then the probe succeeds, and no greeting is needed.
+                # A runtime also answers UNAVAILABLE if something else is unavailable,
+                # such as a registry. Then the probe succeeds, and no greeting follows.
                 greeted = self._try(self._probe)
             else:
                 greeted = self._try(self._greet)
@@ -94,7 +95,9 @@ class RuntimeWatch:
                 _log.warning("runtime: does not answer: %s", exc)
             self._set_serving(False)
             return False
-        except Exception:  # noqa: BLE001 - a fault of ours must not end the thread
+        except Exception:  # noqa: BLE001 - a defect in nriplugin must not end the thread
+            # True, although the door has learned nothing: the runtime has answered, and
+            # another attempt would end in the same defect.
             if not self._stop.is_set():
                 _log.exception("runtime: its pods and containers could not be learned")
             return True

@@ -1,16 +1,16 @@
-"""Existing containers: what Synchronize tells of them, and how they are corrected.
+"""Reads the list of existing containers at Synchronize, and corrects their values.
 
-At Synchronize the runtime lists every container. From that list the plugin learns the
-runtime's curve, fills the inventory, and finds two kinds of wrong values:
+From the list that the runtime sends, the plugin learns the runtime's curve, fills the
+inventory, and finds two kinds of wrong values:
 
-* *stale* values follow from numbers that kubelet has changed while the plugin was away.
-  The runtime keeps them and writes them over kubelet's numbers, so they are always put
-  right, and by the runtime itself, because it would write its old ones again otherwise.
+* *stale* values were computed from numbers that kubelet has changed while the plugin
+  was away. The runtime keeps them and writes them over kubelet's numbers, so they are
+  always corrected. The runtime has to do it, or it would write its old values again.
 * *missing* values are those that the container would get if it were created now. They
-  are added if the configuration says `adopt`.
+  are added only if `adopt` is on.
 
-The first corrections go out with the answer to Synchronize, while the runtime makes all
-others wait; the rest follows at a limited pace.
+Some corrections are part of the answer to Synchronize. The runtime handles no other
+request meanwhile, so the others follow later at a limited rate.
 """
 
 from __future__ import annotations
@@ -61,44 +61,47 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The first release that shows the cgroup v2 values which a container has.
+# The first release of NRI whose messages have the cgroup v2 values of a container.
 SHOWS_UNIFIED: Release = (0, 10, 0)
 # Before this release, a runtime can deadlock on an update that it did not ask for.
 TAKES_UPDATES: Release = (0, 12, 1)
 
-# How many containers the runtime updates with the answer to Synchronize, and how many
-# follow each second, where the configuration does not say.
+# How many containers are corrected with the answer to Synchronize, and how many follow
+# each second, unless `adopt` configures other numbers.
 AT_ONCE = 50
 PER_SECOND = 10
 
-# A runtime that gets an update with the answer to Synchronize has done it by then.
+# How long after the answer to Synchronize the runtime has done the updates in it.
 SETTLED_S = 2.0
 
 
 class Outgoing(NamedTuple):
     """The corrections of one Synchronize."""
 
-    updates: list[nri.ContainerUpdate]  # in the answer
-    later: list[Job]  # afterwards, on the background thread
+    updates: list[nri.ContainerUpdate]  # for the answer
+    later: list[Job]  # for the background thread, afterwards
 
 
 class Findings(NamedTuple):
-    """The result of looking at every container."""
+    """The inventory's entries and the corrections that follow from one Synchronize."""
 
     entries: dict[str, ContainerEntry]
-    missing: list[Correction]
-    stale: list[Correction]
+    missing: list[Correction]  # of values that are missing
+    stale: list[Correction]  # of values that are stale
 
 
 class Adoption:
-    """Looks at existing containers, and corrects them."""
+    """Fills the inventory with existing containers, and corrects their values."""
 
     def __init__(
         self,
         lifecycle: Lifecycle,
         enqueue_update: Callable[[nri.ContainerUpdate], bool],
     ) -> None:
-        """Correct through the runtime with `enqueue_update`, and by direct writes."""
+        """Correct values with a life-cycle.
+
+        `enqueue_update` hands an update to the SDK, which sends it later.
+        """
         self._lifecycle = lifecycle
         self._enqueue_update = enqueue_update
         self.adopt: AdoptSection | None = None
@@ -108,7 +111,7 @@ class Adoption:
     def synchronize(
         self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
     ) -> list[nri.ContainerUpdate]:
-        """Take over everything that exists; return updates for the runtime to do."""
+        """Replace the inventory by these; return updates for the runtime to do."""
         lifecycle = self._lifecycle
         existing_ids = {container.id for container in containers}
         before = lifecycle.inventory.snapshot()
@@ -140,9 +143,10 @@ class Adoption:
     def _load_records(
         self, before: Iterable[ContainerEntry], existing_ids: set[str]
     ) -> None:
-        """Find out what nriplugin set: by the state directory and this process.
+        """Collect the records of nriplugin's values; drop those of ended containers.
 
-        `before` are the entries of the connection before, which may not be stored yet.
+        The records come from the state directory and from `before`, the entries of the
+        previous connection, whose records may not be stored yet.
         """
         lifecycle = self._lifecycle
         records = {} if lifecycle.records is None else lifecycle.records.load()
@@ -160,7 +164,7 @@ class Adoption:
         if found.stale:
             _log.warning(
                 "%d containers were resized while the plugin was away and kept its old "
-                "values: they get the new ones",
+                "values: they are corrected",
                 len(found.stale),
             )
             for one in found.stale:
@@ -179,7 +183,7 @@ class Adoption:
     def _add_missing(
         self, missing: Sequence[Correction], at_once: int, out: Outgoing
     ) -> None:
-        """Add missing values: by direct writes if they are on, else by the runtime."""
+        """Add missing values: by direct writes if those are on, else by the runtime."""
         if self._lifecycle.pending.writer is None:
             self._send(missing, at_once, out)
             return
@@ -192,7 +196,7 @@ class Adoption:
     def _send(
         self, corrections: Sequence[Correction], at_once: int, out: Outgoing
     ) -> None:
-        """Have the runtime write: the first ones with its answer, the rest later."""
+        """Have the runtime write: the first ones with the answer, the others later."""
         if self._lifecycle.pending.writer is not None:
             self._send_and_write(corrections, at_once, out)
             return
@@ -200,7 +204,7 @@ class Adoption:
         now, rest = corrections[:at_once], corrections[at_once:]
         if rest and self.release < TAKES_UPDATES:
             _log.warning(
-                "%d containers keep their values: this runtime may hang on updates "
+                "%d containers are not corrected: this runtime may hang on updates "
                 "that it did not ask for",
                 len(rest),
             )
@@ -212,7 +216,7 @@ class Adoption:
     def _send_and_write(
         self, corrections: Sequence[Correction], at_once: int, out: Outgoing
     ) -> None:
-        """Have the runtime write what it can, and do the direct writes around that."""
+        """Have the runtime write its part, with direct writes before and after it."""
         lifecycle = self._lifecycle
         writer, soon = lifecycle.pending.writer, lifecycle.scheduler.soon
         assert writer is not None
@@ -223,7 +227,8 @@ class Adoption:
                 continue
             pod, cgroup = one.was.pod_cgroup, one.was.cgroup
             log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
-            # By the time that this runs, the entry is `become`.
+            # `_answer_with` below puts `become` into the inventory, so that is the
+            # entry which the later write has to find unchanged.
             finish = partial(self._write, one._replace(was=one.become))
             lifecycle.scheduler.after(SETTLED_S, finish)
             sent.append(one)
@@ -249,7 +254,7 @@ class Adoption:
 
     def _send_later(self, one: Correction) -> None:
         if self._lifecycle.pending.is_updating(one.was.id):
-            return  # the update under way has a decision of its own
+            return  # the update that is under way has a newer decision
         if self._lifecycle.change(one.was, one.become):
             self._enqueue_update(files_update(one.was.id, one.for_runtime()))
 
@@ -270,14 +275,15 @@ def _weighted(containers: Iterable[view.Container]) -> Iterable[Weighted]:
 def _entry_from(
     record: Managed | None, entry: ContainerEntry, before: Mapping[str, ContainerEntry]
 ) -> ContainerEntry:
-    """Return an entry for a container that is not looked at any closer.
+    """Return the entry of a container about which no decision is made at Synchronize.
 
-    It is the one that this process had before, or has the recorded values to show. Who
-    set which value is then found out at the first update.
+    It is the entry of the previous connection, if there is one. Else it has the values
+    of the record, and stays not `owned`: the container's first update determines which
+    values nriplugin set.
     """
-    known = before.get(entry.id)
-    if known is not None and known.owned:
-        return known._replace(pod=entry.pod, started=entry.started)
+    earlier = before.get(entry.id)
+    if earlier is not None and earlier.owned:
+        return earlier._replace(pod=entry.pod, started=entry.started)
     if record is None:
         return entry
     files, others, numbers = record
@@ -285,10 +291,10 @@ def _entry_from(
 
 
 def _may_be_stale(message: view.Container, record: Managed | None) -> bool:
-    """Whether a container can have a value of nriplugin's that is out of date.
+    """Whether a container can have a stale value of nriplugin's.
 
-    It cannot if its numbers are those in its record; that is so for nearly all, and
-    quickly seen.
+    It cannot if its numbers equal those in its record. That is so for nearly all
+    containers, and much faster to check than making a decision.
     """
     resources = message.linux.resources
     if record is None or not record.numbers:
@@ -297,7 +303,7 @@ def _may_be_stale(message: view.Container, record: Managed | None) -> bool:
 
 
 class _Look:
-    """One existing container, as Synchronize looks at it."""
+    """One existing container, its decision and its corrections at Synchronize."""
 
     def __init__(
         self,
@@ -316,10 +322,10 @@ class _Look:
         self._stored = self._stored_values()
 
     def add(self, found: Findings, *, complete: bool) -> None:
-        """Add the container's entry, and corrections of stale values.
+        """Add the container's entry and the correction of its stale values.
 
-        If `complete`, the entry has the decision that would be made now, and missing
-        values are added, too.
+        If `complete`, the entry has the decision that would be made now, and the
+        correction of missing values is added, too.
         """
         if not complete:
             stale = self._stale(self._entry)
@@ -335,7 +341,9 @@ class _Look:
         found.entries[was.id] = was
         if stale is not None:
             found.stale.append(stale)
-            was = stale.become  # the entry by the time that missing values are added
+            # Stale values are corrected first, so the correction of missing values is
+            # made from the entry that results.
+            was = stale.become
         absent = {
             file: value
             for file, value in decision.files.items()
@@ -355,7 +363,10 @@ class _Look:
     def _entry_with(
         self, wanted: Mapping[str, str], decision: Decision
     ) -> ContainerEntry:
-        """Return the entry, in which stored values that are wanted now are current."""
+        """Return the entry, with its values divided by whether they are wanted now.
+
+        `files` gets the stored values that the decision wants, `outdated` all others.
+        """
         files = {f: v for f, v in wanted.items() if self._stored.get(f) == v}
         outdated = {f: v for f, v in self._entry.ours.items() if f not in files}
         return self._entry._replace(
@@ -369,7 +380,7 @@ class _Look:
         return memory_use(tree, self._cgroup)
 
     def _stale(self, was: ContainerEntry) -> Correction | None:
-        """Return the correction of values that a resize has left out of date."""
+        """Return the correction of values that are stale after a resize, if any."""
         given = self._container.resources
         asked = changed_numbers(given, self._stored, self._entry.numbers)
         if asked is None:
@@ -387,10 +398,10 @@ class _Look:
         return _correction(was, become, files, decision)
 
     def _stored_values(self) -> dict[str, str]:
-        """Return the values of nriplugin's that the runtime keeps, as far as they show.
+        """Return the values of nriplugin's that the runtime keeps for the container.
 
-        Where the runtime does not show them, they are the recorded ones that the kernel
-        still holds.
+        If the runtime does not show the values that it keeps, these are the recorded
+        values that the cgroup's files still hold.
         """
         unified, ours = self._container.resources.unified, self._entry.ours
         if self._shown:
@@ -402,12 +413,12 @@ class _Look:
         }
 
     def _holds(self, file: str, value: str) -> bool:
-        """Whether a file has a value; a file that cannot be read counts as not."""
+        """Whether a file holds a value; False if the file cannot be read."""
         tree = self._lifecycle.tree
         if tree is None or self._cgroup is None:
             return False
-        there = held(tree, self._cgroup, file)
-        return there is not None and same(file, value, there)
+        content = held(tree, self._cgroup, file)
+        return content is not None and same(file, value, content)
 
 
 def _correction(
@@ -416,8 +427,8 @@ def _correction(
     files: Mapping[str, str],
     decision: Decision,
 ) -> Correction:
-    # All warnings are about memory.high: a container that has it already is not
-    # warned of again.
+    # All warnings of decisions are about memory.high. There is no second warning about
+    # a container whose memory.high is right already.
     warnings = decision.warnings if "memory.high" in files else ()
     idle = bool(decision.cleared)
     return Correction(was, become, files, decision.writes, idle, warnings)

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class DryRunPlugin(Plugin):
-    """Answers creations and updates as another plugin would at this moment."""
+    """Answers creations and updates as the live plugin would at this moment."""
 
     views = NodePlugin.views
 
     def __init__(self, live: NodePlugin) -> None:
-        """Follow the plan and the inventory of the live plugin."""
+        """Decide by the plan and the inventory of the live plugin."""
         self._lifecycle = live.lifecycle
 
     def create_container(  # type: ignore[override] # the view declared above

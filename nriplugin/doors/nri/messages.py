@@ -1,7 +1,10 @@
-"""From NRI messages, as api/view.proto declares them, to the engine's values.
+"""Reads NRI messages into the engine's values: Pod, Container and Resources.
 
-The view messages declare only the fields that are read here, so the parser skips the
-rest of a request, which is most of it. A pod stays bytes until it is needed.
+The messages are the ones of proto/nriplugin/api/view.proto. They declare only the
+fields that are read here, so that the parser skips most of a request. A pod stays bytes
+in them, and the caller parses it only if a decision depends on the pod.
+
+This is on the request path: every container start passes through these functions.
 """
 
 from __future__ import annotations
@@ -25,16 +28,16 @@ if TYPE_CHECKING:
     from nriplugin.kube.managed import Managed
     from nriplugin.state.inventory import PodEntry
 
-# What the keys of PodGroups begin with (kube/podgroup.py).
+# Prefixes of the labels and annotations of PodGroups (kube/podgroup.py).
 _GROUP_PREFIXES = (b"volcano.sh/", b"scheduling.k8s.io/")
 
 _CRIO_METADATA = "io.kubernetes.cri-o.Metadata"
 
 
 def read_pod(pod: view.PodSandbox, curves: Mapping[str, Curve]) -> Pod:
-    """Return a pod; `curves` are those that were recognised, by UID."""
+    """Return a pod; `curves` has the recognised curves of pods by their UID."""
     uid = pod.uid
-    # By position, which is the quickest way to make a NamedTuple.
+    # Positional arguments are the fastest way to create a NamedTuple.
     return Pod(
         uid,
         pod.name,
@@ -51,15 +54,16 @@ def read_pod(pod: view.PodSandbox, curves: Mapping[str, Curve]) -> Pod:
 def pod_entry(sandbox_id: str, pod: Pod, payload: bytes = b"") -> PodEntry:
     """Return the inventory's entry of a pod.
 
-    `payload` is the pod's message; without one, the entry has no PodGroup keys. Most
-    pods have none, and a search in the bytes costs less than a dozen look-ups.
+    `payload` is the pod's message as bytes; without it, the entry has no PodGroup. Most
+    pods belong to no PodGroup, and searching the bytes for the prefixes costs less than
+    looking up a dozen keys.
     """
     grouped = any(prefix in payload for prefix in _GROUP_PREFIXES)
     return summarise_pod(sandbox_id, pod, grouped=grouped)
 
 
 def existing_entry(message: view.Container, pod: PodEntry) -> ContainerEntry:
-    """Return the entry of a container of which only the runtime's message is known."""
+    """Return the entry of a container that this process has not decided about."""
     return ContainerEntry(
         message.id,
         name_of(message),
@@ -73,8 +77,8 @@ def existing_entry(message: view.Container, pod: PodEntry) -> ContainerEntry:
 def name_of(container: view.Container) -> str:
     """Return a container's name in its pod.
 
-    CRI-O up to 1.36 leaves the name out of CreateContainer, and has it as JSON in an
-    annotation.
+    CRI-O up to 1.36 sends no name with CreateContainer, but has it in an annotation,
+    as JSON.
     """
     name = container.name
     if name:
@@ -86,8 +90,8 @@ def name_of(container: view.Container) -> str:
 def managed_of(container: view.Container, pod: Pod) -> Managed | None:
     """Return the record that nriplugin made with the container, if it has one.
 
-    Runtimes copy annotations of a pod to its containers, and every author of a pod may
-    write those: a record that the pod has, too, is not nriplugin's.
+    A record that equals an annotation of the pod is not taken for nriplugin's: runtimes
+    copy a pod's annotations to its containers, and a pod's author can write any text.
     """
     text = _annotation(container, MANAGED_KEY)
     if text is None or pod.annotations.get(MANAGED_KEY) == text:
@@ -96,10 +100,10 @@ def managed_of(container: view.Container, pod: Pod) -> Managed | None:
 
 
 def _annotation(container: view.Container, key: str) -> str | None:
-    """Return an annotation, parsing as few of the entries as possible."""
+    """Return an annotation's value; only entries that contain the key are parsed."""
     encoded = key.encode()
     for entry in container.annotations:
-        # A match may also be in a value, so the entry's key is compared, too.
+        # The bytes may also match in an entry's value, so the parsed key is compared.
         if encoded in entry:
             annotation = view.StringEntry.FromString(entry)
             if annotation.key == key:
@@ -116,10 +120,13 @@ def _name_in(metadata: str) -> str:
 
 
 def read_container(container: view.Container, *, whole: bool = True) -> Container:
-    """Return a container that is about to be created; if not `whole`, its numbers only.
+    """Return a container that is about to be created.
+
+    If not `whole`, only its resources are read, which is enough where decisions depend
+    on nothing else.
 
     Raises:
-        ConversionError: a number without a meaning.
+        ConversionError: a number in the message has no meaning.
     """
     linux = container.linux
     if not whole:
@@ -131,10 +138,10 @@ def read_container(container: view.Container, *, whole: bool = True) -> Containe
 
 
 def read_existing(container: view.Container) -> Container:
-    """Return a container that exists, with the swap that it has.
+    """Return a container that exists already, including its swap limit.
 
     Raises:
-        ConversionError: a number that means nothing.
+        ConversionError: a number in the message has no meaning.
     """
     read = read_container(container)
     swap = container.linux.resources.memory.swap.value

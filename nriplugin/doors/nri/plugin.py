@@ -1,10 +1,10 @@
 """The NRI plugin: reads a request, asks for a decision, answers with `unified` keys.
 
-It is composed of the life-cycle (state/lifecycle.py), which knows the containers, and
-of the adoption (adoption.py), which looks at existing containers at Synchronize. The
-runtime calls it on one thread, one request at a time. Three things run elsewhere:
-`apply` on the thread that watches the configuration, `fallback_update` on the SDK's
-stand-in thread while a handler is late, and the jobs of the background thread.
+It is composed of the life-cycle (state/lifecycle.py), which decides and keeps the
+inventory, and of the adoption (adoption.py), which corrects existing containers at
+Synchronize. The SDK calls the plugin on one thread, one request at a time. Other
+threads run `apply` (the configuration watch), `fallback_update` (the SDK's watchdog,
+while `update_container` is late), and the jobs for the background thread.
 
 A pod's bytes are decoded at most once per request, and not at all for a further
 container of a known pod where only the container's numbers count.
@@ -55,10 +55,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NO_POD = Pod()
-# A search in a pod's bytes costs less than a walk through its annotations.
+# Searched for in a pod's bytes, which costs less than a loop over its annotations.
 _OUR_SUFFIX = SUFFIX.encode()
 
-# By then the runtime is done with an update that was answered without the handlers.
+# How long after an update that was answered without the handlers the full decision is
+# made. The runtime has finished the update by then.
 DECIDE_AGAIN_S = 5.0
 
 
@@ -77,16 +78,16 @@ class NodePlugin(Plugin):
     )
 
     def __init__(self, lifecycle: Lifecycle, unreadable_because: str = "") -> None:
-        """Serve with a life-cycle whose answers are rendered by responses.adjustment.
+        """Decide with a life-cycle that renders responses with `responses.adjustment`.
 
-        `unreadable_because` says why the life-cycle has no tree of cgroups to look at.
+        `unreadable_because` is the reason, for the log, if the life-cycle has no tree.
         """
         self.lifecycle = lifecycle
         self._adoption = Adoption(lifecycle, self.enqueue_update)
         self._unreadable_because = unreadable_because
 
     def close(self) -> None:
-        """End the work beside the requests."""
+        """Stop the background work and close the direct writer."""
         self.lifecycle.close()
 
     @property
@@ -110,7 +111,7 @@ class NodePlugin(Plugin):
     # Once per connection
 
     def configure(self, request: nri.ConfigureRequest) -> None:
-        """Learn who the runtime is; apply the configuration that it may hand over."""
+        """Learn the runtime's name and version; apply a configuration that it sends."""
         if request.config:
             from nriplugin.config import parse_config
 
@@ -129,14 +130,14 @@ class NodePlugin(Plugin):
     def synchronize(  # type: ignore[override] # the view declared above
         self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
     ) -> list[nri.ContainerUpdate] | None:
-        """Learn from the containers that exist, and correct values that are wrong."""
+        """Learn from the existing containers; return corrections of their values."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         if self.plan.facts.cgroup_version != 2:
             return None
         return self._adoption.synchronize(pods, containers)
 
     def disconnected(self, reason: str) -> None:
-        """Drop the corrections that were still to come: Synchronize makes them anew."""
+        """Drop corrections that were not sent; the next Synchronize makes new ones."""
         self.lifecycle.scheduler.paced((), 1)
         _log.info("disconnected: %s", reason)
 
@@ -175,7 +176,7 @@ class NodePlugin(Plugin):
     def start_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
-        """Do the direct writes that need the cgroup: it exists, and no process runs."""
+        """Do the direct writes that need the cgroup, before the first process runs."""
         self.lifecycle.start(container.id)
 
     # Updates
@@ -183,7 +184,7 @@ class NodePlugin(Plugin):
     def update_container(  # type: ignore[override] # the view declared above
         self, request: view.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
-        """Answer with the cgroup v2 files to be laid over kubelet's request."""
+        """Answer with cgroup v2 files, for the runtime to merge into the request."""
         lifecycle, plan = self.lifecycle, self.plan
         if plan.facts.cgroup_version != 2:
             return None
@@ -195,7 +196,9 @@ class NodePlugin(Plugin):
         asked = core_from_nri(request.linux_resources)
         decision = lifecycle.decide_update(plan, entry, pod, container, asked)
         if lifecycle.inventory.get(message.id) is not noted:
-            return None  # this is late: `fallback_update` has answered meanwhile
+            # The entry was replaced meanwhile: this decision is late, and
+            # `fallback_update` has answered the runtime in its place.
+            return None
         if decision.files or decision.writes or entry.ours:
             become = after_update(entry, container, asked, decision)
             lifecycle.pending.begin_update(entry, become, decision.writes, noted)
@@ -204,13 +207,14 @@ class NodePlugin(Plugin):
     def fallback_update(
         self, request: view.UpdateContainerRequest
     ) -> nri.UpdateContainerResponse | None:
-        """Answer with the conversion alone, where an empty answer undoes the update.
+        """Answer with the conversion alone, as `update_container` failed or is late.
 
-        The runtime writes the values that it keeps from nriplugin again at every
-        update, over kubelet's new numbers; so such an update needs new values.
+        At every update the runtime writes the values again that it keeps from
+        nriplugin, over kubelet's new numbers. So an empty answer would undo the update
+        of a container that has such values.
 
         Raises:
-            RequestFails: the numbers cannot be converted; kubelet tries again.
+            RequestFails: the numbers cannot be converted; kubelet will try again.
         """
         lifecycle, plan = self.lifecycle, self.plan
         if plan.facts.cgroup_version != 2:
@@ -241,7 +245,8 @@ class NodePlugin(Plugin):
     ) -> None:
         """Correct a container whose update was answered without the handlers.
 
-        Runs on the background thread, and does nothing if another update has come.
+        Runs on the background thread, and does nothing if the container was updated
+        again or has ended.
         """
         lifecycle, plan = self.lifecycle, self.plan
         if lifecycle.inventory.get(entry.id) is not entry:
@@ -262,7 +267,7 @@ class NodePlugin(Plugin):
     def post_update_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
-        """Take note that the runtime has done an update; the rest is not done here."""
+        """Store the result of an update; leave its writes to the background thread."""
         rest = self.lifecycle.pending.finish_update(container.id)
         if rest is not None:
             self.lifecycle.scheduler.soon(rest)
@@ -272,13 +277,13 @@ class NodePlugin(Plugin):
     def remove_container(  # type: ignore[override] # the view declared above
         self, pod: object, container: view.Container
     ) -> None:
-        """Forget the container."""
+        """Drop the container's state."""
         rest = self.lifecycle.removed(container.id)
         if rest is not None:
             self.lifecycle.scheduler.soon(rest)
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        """Forget the pod."""
+        """Drop the pod's state."""
         parent = pod.linux.cgroup_parent
         self.lifecycle.pod_removed(PodEntry(pod.id, cgroup_parent=parent))
 
@@ -289,7 +294,7 @@ def existing(
     """Return the pod, the entry and the container that an update is about.
 
     Raises:
-        ConversionError: a number without a meaning.
+        ConversionError: a number in the request has no meaning.
     """
     message = request.container
     pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
@@ -316,7 +321,7 @@ def _new_entry(
 ) -> ContainerEntry:
     """Return the entry of a container that is about to be created."""
     files, others, numbers = decided.managed
-    # By position, which is the quickest way to make a NamedTuple.
+    # Positional arguments are the fastest way to create a NamedTuple.
     return ContainerEntry(
         message.id,
         name_of(message),

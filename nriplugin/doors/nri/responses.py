@@ -1,9 +1,12 @@
-"""From a decision to the answer that an NRI runtime takes.
+"""Builds the NRI responses and updates that carry a decision to the runtime.
 
-Only `unified` keys of ours leave, and shares of 0 where a container is to be idle: a
-`memory.limit` in an adjustment would silently set the swap limit too, and whatever an
-answer to an update repeats of the request counts as set by us, so that another plugin
-that sets it fails the update. With a new container goes the record of what we set.
+A response contains only these things: the `unified` keys that nriplugin sets, shares of
+0 for a container that becomes idle, and, for a new container, the annotation with the
+record of nriplugin's values.
+
+No other resource field may be set. A `memory.limit` in an adjustment would silently set
+the swap limit, too. And every field that a response to an update repeats from the
+request counts as set by nriplugin: the update fails if another plugin sets that field.
 """
 
 from __future__ import annotations
@@ -25,14 +28,15 @@ if TYPE_CHECKING:
 def adjustment(
     decision: Decision, managed: Managed
 ) -> nri.CreateContainerResponse | None:
-    """Return the answer to a creation; None if there is nothing to adjust.
+    """Return the response to a creation; None if there is nothing to adjust.
 
-    `managed` is what the record of the container is to say.
+    `managed` is the record of the container, which the response adds as an annotation.
     """
     files = decision.files
-    # A node that sends only what differs keeps its specifications free of us.
-    spare = decision.settings.resources.send is Send.DIFFERENT
-    if not managed.files and (spare or not managed.others):
+    # With `resources.send: different` a container without values from nriplugin gets no
+    # annotation either, so that its OCI spec stays as it would be without nriplugin.
+    only_different = decision.settings.resources.send is Send.DIFFERENT
+    if not managed.files and (only_different or not managed.others):
         return None
     response = nri.CreateContainerResponse()
     response.adjust.annotations[MANAGED_KEY] = render_managed(*managed)
@@ -50,15 +54,16 @@ def adjustment(
 def update_response(
     container_id: str, decision: Decision
 ) -> nri.UpdateContainerResponse | None:
-    """Return the answer to an update: our files, and nothing of the request.
+    """Return the response to an update: nriplugin's files, and nothing of the request.
 
-    The runtime lays it over kubelet's request. Whatever the answer repeats of the
-    request counts as set by us: another plugin that sets it fails the update, and huge
-    pages are there twice. None if there is nothing to say, because an entry without
-    resources wipes the request.
+    The runtime merges the response into kubelet's request. A field that the response
+    repeats from the request counts as set by nriplugin: the update fails if another
+    plugin sets the same field, and huge page limits appear twice.
 
-    Where a runtime drops files, shares of 0 alone are said: it must not write those of
-    a container that is idle.
+    None if there is nothing to set, because an update without resources makes the
+    runtime drop kubelet's request. For a runtime that drops `unified` from updates the
+    decision has no files, but the response may still have shares of 0, which keep the
+    runtime from writing a weight to an idle container.
     """
     if not (decision.files or decision.cleared):
         return None
@@ -71,9 +76,10 @@ def update_response(
 
 
 def files_update(container_id: str, files: Mapping[str, str]) -> nri.ContainerUpdate:
-    """Return an update of a container that nobody asked about.
+    """Return an update of a container that the runtime's request is not about.
 
-    It may be gone by now, which is no reason to fail anything.
+    `ignore_failure` is set because the container may have ended meanwhile, and that
+    must not fail the other updates in the same message.
     """
     update = nri.ContainerUpdate(container_id=container_id, ignore_failure=True)
     update.linux.resources.unified.update(files)
@@ -81,6 +87,6 @@ def files_update(container_id: str, files: Mapping[str, str]) -> nri.ContainerUp
 
 
 def _clear(resources: nri.LinuxResources) -> None:
-    """Send shares of 0, which runtimes read as "not given"."""
+    """Set shares of 0, which runtimes read as "no shares given"."""
     resources.cpu.shares.SetInParent()
     resources.cpu.shares.value = 0

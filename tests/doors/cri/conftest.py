@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeRuntime]:
-    """A runtime that serves."""
+    """A fake runtime that serves on its socket."""
     runtime = FakeRuntime(str(tmp_path / "runtime.sock"))
     runtime.start()
     yield runtime
@@ -23,13 +23,13 @@ def fake(tmp_path: Path) -> Iterator[FakeRuntime]:
 
 @pytest.fixture
 def door(fake: FakeRuntime, tmp_path: Path) -> Iterator[CRIDoor]:
-    """The proxy before it."""
+    """The CRI door in front of the fake runtime."""
     with serving(fake, str(tmp_path / "proxy.sock")) as door:
         yield door
 
 
 @pytest.fixture
 def kubelet(door: CRIDoor, tmp_path: Path) -> Iterator[Client]:
-    """Who talks to the proxy."""
+    """A client that talks to the proxy as kubelet does."""
     with Client(str(tmp_path / "proxy.sock")) as client:
         yield client

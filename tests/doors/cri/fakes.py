@@ -1,4 +1,4 @@
-"""A runtime that plays CRI over a real socket, and a proxy before it."""
+"""A fake runtime that serves CRI on a real socket, and a proxy in front of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNLIMITED = [
 
 
 class Seen(NamedTuple):
-    """A call, as the runtime got it."""
+    """A call as the fake runtime received it."""
 
     method: str
     request: bytes
@@ -86,7 +86,7 @@ class FakeRuntime:
             self._server = None
 
     def requests(self, method: str, kind: type[Answer]) -> list[Answer]:
-        """Return what the runtime was asked, of one method."""
+        """Return the requests of one method that the runtime received."""
         return [
             kind.FromString(one.request) for one in self.seen if one.method == method
         ]
@@ -207,7 +207,7 @@ class FakeRuntime:
 
 
 class _All(grpc.GenericRpcHandler):
-    """Takes every call there may be, as a stream."""
+    """Handles every method name as a stream."""
 
     def __init__(self, runtime: FakeRuntime) -> None:
         self._runtime = runtime
@@ -222,7 +222,7 @@ class _All(grpc.GenericRpcHandler):
 
 
 class Client:
-    """kubelet's end: messages or bytes, by method."""
+    """A client that takes kubelet's place; it sends messages or bytes, by method."""
 
     def __init__(self, path: str) -> None:
         self.channel = grpc.insecure_channel(f"unix:{path}", options=UNLIMITED)
@@ -280,7 +280,7 @@ class Client:
 
 
 class Notes:
-    """Who was decided about, and what was refused."""
+    """Keeps which containers were decided about, and the refusals."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, Decision]] = []
@@ -311,7 +311,7 @@ def pod_config(
 def create_request(
     sandbox_id: str, name: str = "app", **resources: Any
 ) -> cri.CreateContainerRequest:
-    """Return a request without the pod's configuration, which then must be known."""
+    """Return a creation request that does not repeat the pod's configuration."""
     request = cri.CreateContainerRequest(pod_sandbox_id=sandbox_id)
     request.config.metadata.name = name
     request.config.linux.resources.CopyFrom(cri.LinuxContainerResources(**resources))
@@ -341,7 +341,7 @@ def lifecycle_on(
 
 
 def counts(door: CRIDoor) -> tuple[int, int]:
-    """Return how many pods and containers a door knows."""
+    """Return how many pods and containers the door's inventory has."""
     pods, containers = door.lifecycle.inventory.ids()
     return len(pods), len(containers)
 
@@ -350,7 +350,7 @@ def counts(door: CRIDoor) -> tuple[int, int]:
 def serving(
     runtime: FakeRuntime, path: str, facts: NodeFacts | None = None, **options: Any
 ) -> Iterator[CRIDoor]:
-    """A proxy before a runtime, for a while."""
+    """Serve a proxy in front of a runtime within the `with` block."""
     parts = {name: options.pop(name, None) for name in ("tree", "writer", "records")}
     lifecycle = lifecycle_on(facts, **parts)
     door = CRIDoor(runtime.path, lifecycle, retry_s=0.05, **options)
@@ -362,7 +362,7 @@ def serving(
 
 
 def in_threads(count: int, work: Callable[[int], object]) -> list[object]:
-    """Do something many times at once; return what came of it, errors included."""
+    """Call a function many times at once; return the results and exceptions."""
     barrier = threading.Barrier(count)
 
     def one(number: int) -> object:

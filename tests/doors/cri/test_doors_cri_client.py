@@ -27,7 +27,7 @@ RUNNING = cri_pb2.CONTAINER_RUNNING
 
 
 class FakeRuntime:
-    """Has containers, and runs commands here instead of in them."""
+    """Lists containers, and runs commands in this process instead of in them."""
 
     def __init__(self, path: str) -> None:
         self.containers = [
@@ -110,7 +110,7 @@ def client(runtime: FakeRuntime, socket_path: str) -> Iterator[RuntimeClient]:
 
 
 def test_the_running_containers_of_a_pod(client: RuntimeClient) -> None:
-    """Not those of another, and none in which no command can be run."""
+    """Only running containers of the given pod are listed."""
     assert client.running_containers("s1") == [RunningContainer("c1", "app")]
     assert client.running_containers("none") == []
 
@@ -118,7 +118,7 @@ def test_the_running_containers_of_a_pod(client: RuntimeClient) -> None:
 def test_a_command_is_run_with_its_arguments(
     client: RuntimeClient, runtime: FakeRuntime
 ) -> None:
-    """Code and both outputs come back as bytes; the runtime is told a time limit."""
+    """Exit code and both outputs come back as bytes; the request has a timeout."""
     argv = ["sh", "-c", 'printf "%s\\377" "$1"; echo no >&2; exit 3', "sh", "a' $(b)\n"]
     assert client.exec_sync("c1", argv) == (3, b"a' $(b)\n\xff", b"no\n")
     (request,) = runtime.requests
@@ -129,7 +129,7 @@ def test_a_command_is_run_with_its_arguments(
 def test_a_guests_files_through_the_runtime(
     client: RuntimeClient, tmp_path: Path
 ) -> None:
-    """The whole way: file, command, gRPC, and back."""
+    """GuestFiles reads a container's file by a command that runs over gRPC."""
     (tmp_path / "guest" / "pod 1").mkdir(parents=True)
     (tmp_path / "guest" / "pod 1" / "cpu.max").write_text("max 100000\n")
     files = GuestFiles(partial(client.exec_sync, "c1"), str(tmp_path / "guest"))
@@ -143,13 +143,13 @@ def test_a_guests_files_through_the_runtime(
 
 
 def test_an_error_status_is_an_error_in_one_line(client: RuntimeClient) -> None:
-    """With the runtime's code."""
+    """The error has the runtime's status code and text."""
     with pytest.raises(RPCError, match=r"^ExecSync: no such container \(code 5\)$"):
         client.exec_sync("c9", ["true"])
 
 
 def test_a_runtime_that_is_not_there_yet(socket_path: str) -> None:
-    """Is an error at once, and the same client finds it later."""
+    """A call fails at once, and the same client works when the runtime is up."""
     with RuntimeClient(socket_path) as client:
         with pytest.raises(RPCError, match=r"^ListContainers: .*\(code 14\)$"):
             client.running_containers("s1")
@@ -168,7 +168,7 @@ def test_a_runtime_that_is_not_there_yet(socket_path: str) -> None:
 def test_a_runtime_that_hangs_is_given_up(
     runtime: FakeRuntime, socket_path: str
 ) -> None:
-    """A little after the time it was given for the command."""
+    """The client waits a little longer than the command's own timeout."""
     with RuntimeClient(socket_path, timeout_s=1) as client:
         with pytest.raises(TimeoutError, match="ExecSync"):
             client.exec_sync("hangs", ["true"])
@@ -181,7 +181,7 @@ def test_a_runtime_that_hangs_is_given_up(
     "path", ["", "run/cri.sock", "unix:///run/cri.sock", "tcp://h"]
 )
 def test_a_socket_is_an_absolute_path(path: str) -> None:
-    """The error names it."""
+    """The error names the path."""
     with pytest.raises(ConfigError, match=r"CRI socket: .*, expected an absolute path"):
         RuntimeClient(path)
 
@@ -189,7 +189,7 @@ def test_a_socket_is_an_absolute_path(path: str) -> None:
 def test_without_grpcio_the_user_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is an extra."""
+    """The error names the extra that brings grpcio."""
     real = builtins.__import__
 
     def without_grpc(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -212,7 +212,7 @@ def test_without_grpcio_the_user_is_told_what_to_install(
     ],
 )
 def test_importing_costs_little(module: str, heavy: list[str]) -> None:
-    """The libraries come when they are needed."""
+    """Importing the module does not import grpcio or protobuf."""
     code = f"import sys, {module}; print(*(m for m in {heavy} if m in sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -30,7 +30,7 @@ FILES = {"cpu.weight": "59", "memory.max": "134217728"}
 
 
 class Process:
-    """The command, started and watched."""
+    """The command as a process, with its log."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Process:
             assert self.exit_code() is None, self.log.read_text()
 
     def settled(self) -> bool:
-        """Whether it serves, or has ended."""
+        """Whether the process serves, or has ended."""
         said = self.log.read_bytes()[self._before :]
         return b"serving" in said or self.exit_code() is not None
 
@@ -100,8 +100,8 @@ def unified(fake: FakeRuntime) -> list[dict[str, str]]:
     return [dict(one.config.linux.resources.unified) for one in requests]
 
 
-def test_it_serves_and_goes_when_told_to(process: Process, fake: FakeRuntime) -> None:
-    """For root alone; a line says what it knows; nothing is left behind."""
+def test_it_serves_until_sigterm(process: Process, fake: FakeRuntime) -> None:
+    """Only root may connect, and the socket is removed at the end."""
     assert os.stat(process.path).st_mode & 0o777 == 0o600
     with Client(process.path) as kubelet:
         kubelet.create(kubelet.run_pod(), **RESOURCES)
@@ -118,7 +118,7 @@ def test_it_serves_and_goes_when_told_to(process: Process, fake: FakeRuntime) ->
 def test_an_open_stream_does_not_delay_its_end(
     process: Process, fake: FakeRuntime
 ) -> None:
-    """kubelet's stream of events never ends by itself."""
+    """kubelet's event stream never ends by itself, so the proxy cancels it."""
     release = threading.Event()
 
     def stream(requests: Any, context: Any) -> Iterator[bytes]:
@@ -140,7 +140,7 @@ def test_an_open_stream_does_not_delay_its_end(
 def test_the_mode_of_the_socket(
     fake: FakeRuntime, cgroups: None, tmp_path: Path
 ) -> None:
-    """As asked for, whatever our umask."""
+    """The socket has the mode of --socket-mode under any umask."""
     running = Process(fake, tmp_path, "--socket-mode", "0660")
     assert os.stat(running.path).st_mode & 0o777 == 0o660
     running.end()
@@ -149,7 +149,7 @@ def test_the_mode_of_the_socket(
 def test_a_second_one_does_not_take_the_socket(
     process: Process, fake: FakeRuntime, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Which gRPC would do without a word."""
+    """gRPC alone would replace the socket of the first process silently."""
     argv = ["--listen", f"unix://{process.path}", "--runtime", f"unix://{fake.path}"]
     assert main(["cri-proxy", *argv]) == 2
     said = capfd.readouterr().err.splitlines()[-1]
@@ -161,7 +161,7 @@ def test_a_second_one_does_not_take_the_socket(
 def test_of_several_that_start_at_once_one_serves(
     fake: FakeRuntime, cgroups: None, tmp_path: Path
 ) -> None:
-    """However long the runtime takes to say what it has."""
+    """Exactly one process serves, also if the runtime answers slowly."""
     release = threading.Event()
     version = fake.answers[rpc("Version")]
 
@@ -195,7 +195,7 @@ def test_of_several_that_start_at_once_one_serves(
 def test_an_address_means_the_same_file_to_all(
     cgroups: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """gRPC, kubelet and whoever looks whether the socket is taken decode it once."""
+    """gRPC, kubelet and the check for a free socket decode an address alike."""
     runtime = FakeRuntime(str(tmp_path / "r%2541.sock"))
     runtime.start()
     process = Process(
@@ -225,7 +225,7 @@ def test_an_address_means_the_same_file_to_all(
 def test_killed_and_started_again_under_load(
     process: Process, fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """Nobody's container is lost or half made: each call failed, or did it all."""
+    """Each creation either failed or was done completely, and none is lost."""
     with Client(process.path) as kubelet:
         sandbox_id = kubelet.run_pod()
     stop = threading.Event()
@@ -268,7 +268,7 @@ def test_killed_and_started_again_under_load(
 
 
 def test_many_creations_at_once(process: Process, fake: FakeRuntime) -> None:
-    """Each has its own files."""
+    """Each container gets its own files."""
     with Client(process.path) as kubelet:
         sandbox_id = kubelet.run_pod()
         made = in_threads(
@@ -295,7 +295,7 @@ def test_many_creations_at_once(process: Process, fake: FakeRuntime) -> None:
     ids=["http1", "zeros", "http2", "random"],
 )
 def test_garbage_on_the_socket(process: Process, garbage: bytes) -> None:
-    """Harms nobody else, and is not worth a traceback."""
+    """Other clients are served as before, and the log has no traceback."""
     for _ in range(20):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(process.path)
@@ -311,7 +311,7 @@ def test_garbage_on_the_socket(process: Process, garbage: bytes) -> None:
 def test_a_configuration_that_changes(
     fake: FakeRuntime, cgroups: None, tmp_path: Path
 ) -> None:
-    """Is in force after SIGHUP; one that is no good is not."""
+    """SIGHUP applies a valid file; an invalid one changes nothing."""
     config = tmp_path / "config.yaml"
     config.write_text("curve: kep\n")
     running = Process(fake, tmp_path, "--config", str(config))
@@ -349,18 +349,18 @@ def test_a_configuration_that_changes(
         ),
     ],
 )
-def test_mistakes_are_the_users(
+def test_a_users_mistake_is_one_line_and_exit_code_2(
     argv: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One line, and exit code 2."""
+    """The last line on standard error names the mistake."""
     assert main(["cri-proxy", *argv]) == 2
     assert said in capfd.readouterr().err.splitlines()[-1]
 
 
-def test_without_grpcio_one_is_told_what_to_install(
+def test_without_grpcio_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is an extra."""
+    """grpcio is an optional dependency."""
     real = builtins.__import__
 
     def without_grpc(name: str, *args: Any, **kwargs: Any) -> Any:

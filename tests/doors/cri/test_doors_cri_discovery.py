@@ -35,7 +35,7 @@ BURSTS = NodeFacts(
 def test_a_new_proxy_knows_what_the_old_one_knew(
     fake: FakeRuntime, tmp_path: Path, repeats: bool
 ) -> None:
-    """From the status of each, or, where a runtime says less, its OCI specification."""
+    """It reads each status, or the OCI spec if the status has no resources."""
     fake.repeats_resources = repeats
     path = str(tmp_path / "proxy.sock")
     with serving(fake, path) as door, Client(path) as kubelet:
@@ -62,7 +62,7 @@ def test_a_new_proxy_knows_what_the_old_one_knew(
 def test_an_update_after_a_restart_is_as_one_before(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """The burst of a quota that only the old proxy saw."""
+    """The burst follows a quota that only the previous process has seen."""
     config = parse_config("cpuBurst: {enabled: true, percent: 50}", "test")
     path = str(tmp_path / "proxy.sock")
     with serving(fake, path, BURSTS) as door, Client(path) as kubelet:
@@ -78,8 +78,10 @@ def test_an_update_after_a_restart_is_as_one_before(
     assert first == second
 
 
-def test_a_container_made_behind_our_back(fake: FakeRuntime, tmp_path: Path) -> None:
-    """Nobody told us, so the runtime is asked when an update comes."""
+def test_a_container_created_without_the_proxy(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """An update of an unknown container makes the door ask the runtime."""
     config = parse_config(
         "rules: [{match: {annotations: {tier: gold}}, resources: {enabled: false}}]",
         "test",
@@ -105,10 +107,10 @@ def test_a_container_made_behind_our_back(fake: FakeRuntime, tmp_path: Path) -> 
     assert unified == [{}, {"cpu.weight": "59"}]
 
 
-def test_a_runtime_that_comes_after_us(
+def test_a_runtime_that_starts_after_the_proxy(
     fake: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """We serve already, say that it is away, and learn when it is there."""
+    """The proxy serves and is not healthy; it learns when the runtime is up."""
     fake.stop()
     path = str(tmp_path / "proxy.sock")
     with serving(fake, path) as door, Client(path) as kubelet:
@@ -126,7 +128,7 @@ def test_a_runtime_that_comes_after_us(
 def test_a_runtime_that_was_away_is_asked_again(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """What it lost meanwhile is forgotten, what it kept is known as before."""
+    """Containers that it lost are dropped; entries of the others stay."""
     path = str(tmp_path / "proxy.sock")
     with serving(fake, path) as door, Client(path) as kubelet:
         sandbox_id = kubelet.run_pod()
@@ -145,7 +147,7 @@ def test_a_runtime_that_was_away_is_asked_again(
 def test_an_error_while_learning_is_not_an_empty_answer(
     fake: FakeRuntime, tmp_path: Path, method: str
 ) -> None:
-    """It is tried again until the runtime has said everything."""
+    """Learning is repeated until the runtime has answered every question."""
     with Client(fake.path) as someone:
         one = someone.create(someone.run_pod(), **RESOURCES)
     answer, tries = fake.answers[rpc(method)], []
@@ -162,8 +164,10 @@ def test_an_error_while_learning_is_not_an_empty_answer(
     assert len(tries) == 3
 
 
-def test_a_container_that_goes_while_we_ask(fake: FakeRuntime, tmp_path: Path) -> None:
-    """Is not there, and that is all."""
+def test_a_container_that_ends_during_the_listing(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """The container is left out, and everything else is learned."""
     with Client(fake.path) as someone:
         sandbox_id = someone.run_pod()
         gone, there = someone.create(sandbox_id), someone.create(sandbox_id)
@@ -197,7 +201,7 @@ ID = "0123456789abcdef" * 4
 def test_what_kubelet_set_explicitly_stays_its_own(
     fake: FakeRuntime, tmp_path: Path, restart: bool
 ) -> None:
-    """Also for a proxy that has not seen who set what; ours follows the new limit."""
+    """A new process leaves kubelet's file, and updates the ones of nriplugin."""
     facts = NodeFacts(
         files=frozenset({"cpu.weight", "cpu.max", "memory.max", "memory.high"}),
         kernel=(6, 1),
@@ -232,10 +236,10 @@ def test_what_kubelet_set_explicitly_stays_its_own(
             assert updated(kubelet, ours) is not None
 
 
-def test_what_waits_for_a_start_outlives_a_restart_of_ours(
+def test_writes_at_the_start_survive_a_restart_of_the_proxy(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """A container that was made through another proxy is decided about once more."""
+    """A container that another process created is decided about once more."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
@@ -269,7 +273,7 @@ def test_what_waits_for_a_start_outlives_a_restart_of_ours(
 def test_a_pods_own_containers_count_before_the_nodes(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """Weights compare siblings only."""
+    """A pod keeps the curve of its own containers: weights compare siblings."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
@@ -291,10 +295,10 @@ def test_a_pods_own_containers_count_before_the_nodes(
             assert sent[-1].config.linux.resources.unified["cpu.weight"] == expected
 
 
-def test_a_runtime_that_is_slow_with_everything_does_not_keep_us_from_serving(
+def test_a_runtime_that_hangs_does_not_delay_serving_or_stopping(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """We listen after a while, and stop when told to, whatever is still being asked."""
+    """The proxy serves after `first_contact_s`, and stops while it waits."""
     release = threading.Event()
     answer = fake.answers[rpc("ContainerStatus")]
 
@@ -312,10 +316,10 @@ def test_a_runtime_that_is_slow_with_everything_does_not_keep_us_from_serving(
     release.set()
 
 
-def test_what_the_runtime_finds_unavailable_is_not_its_own_absence(
+def test_unavailable_for_another_reason_does_not_restart_discovery(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """A registry, for instance. Nothing is learned anew, and nobody is told."""
+    """A runtime also answers UNAVAILABLE for a registry that it cannot reach."""
 
     def unavailable(request: bytes, context: Any) -> bytes:
         context.abort(grpc.StatusCode.UNAVAILABLE, "registry unavailable")
@@ -356,7 +360,7 @@ def test_the_runtimes_own_curve_is_recognised(
     unified: dict[str, str],
     curve: Curve,
 ) -> None:
-    """From a container that it made before us, whose weight the kernel shows."""
+    """The weight of a container created without nriplugin shows the curve."""
     with Client(fake.path) as someone:
         sandbox_id = someone.run_pod(uid=UID, cgroup_parent=POD)
         made = someone.create(sandbox_id, cpu_shares=512, unified=unified)
@@ -371,10 +375,10 @@ def test_the_runtimes_own_curve_is_recognised(
     assert request.config.linux.resources.unified["cpu.weight"] == expected[curve]
 
 
-def test_what_the_runtime_did_counts_before_what_we_did(
+def test_the_runtimes_weights_count_before_nriplugins(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """One container of its own against two of ours."""
+    """One container of the runtime's outweighs two with nriplugin's weight."""
     with Client(fake.path) as someone:
         sandbox_id = someone.run_pod(uid=UID, cgroup_parent=POD)
         ids = [f"{number}{ID[1:]}" for number in range(3)]
@@ -391,7 +395,7 @@ def test_what_the_runtime_did_counts_before_what_we_did(
 def test_a_curve_stays_when_there_is_nothing_left_to_learn_from(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """The runtime is the same, although all containers that showed it are gone."""
+    """The curve is kept when all containers that showed it are gone."""
     with Client(fake.path) as someone:
         sandbox_id = someone.run_pod(uid=UID, cgroup_parent=POD)
         made = someone.create(sandbox_id, cpu_shares=512)
@@ -408,10 +412,10 @@ def test_a_curve_stays_when_there_is_nothing_left_to_learn_from(
         assert door.lifecycle.plan.facts.curve is Curve.KEP
 
 
-def test_a_slow_runtime_does_not_keep_us_from_serving(
+def test_a_slow_runtime_does_not_delay_serving(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """What it does not say in time is asked again, while calls go through."""
+    """Calls are forwarded while the door still tries to learn."""
     release = threading.Event()
     version = fake.answers[rpc("Version")]
 

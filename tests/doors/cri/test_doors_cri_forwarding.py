@@ -39,17 +39,17 @@ MIB = 1 << 20
 
 
 @each_method
-def test_any_method_is_passed_on_as_bytes(
+def test_any_method_is_forwarded_as_bytes(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
-    """Known or not, of CRI or not; not even a message that could be parsed."""
+    """The proxy does not parse requests, whether it knows the method or not."""
     request = b"\xff\xfe not a protobuf \x00"
     assert kubelet.raw(method, request) == b"echo:" + request
     assert [one.request for one in fake.seen if one.method == method][-1] == request
 
 
 def test_the_older_cri_is_left_alone(kubelet: Client, fake: FakeRuntime) -> None:
-    """Also where a method has the name of one that is rewritten."""
+    """A v1alpha2 method is not rewritten, even if v1 has one of that name."""
     method = "/runtime.v1alpha2.RuntimeService/CreateContainer"
     request = create_request("p", cpu_shares=512).SerializeToString()
     assert kubelet.raw(method, request) == b"echo:" + request
@@ -59,7 +59,7 @@ def test_the_older_cri_is_left_alone(kubelet: Client, fake: FakeRuntime) -> None
 def test_metadata_goes_both_ways(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
-    """The caller's, and the runtime's before and after its answer."""
+    """The caller's metadata, and the runtime's initial and trailing metadata."""
 
     def answer(request: bytes, context: Any) -> bytes:
         context.send_initial_metadata((("before", "1"), ("before-bin", b"\x00\xff")))
@@ -83,7 +83,7 @@ def test_metadata_goes_both_ways(
 def test_an_error_keeps_its_code_words_and_details(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
-    """Rich details are in the trailing metadata, and kubelet reads them."""
+    """kubelet reads the details, which are in the trailing metadata."""
     details = b"\x08\x05\x12\x04gone"
 
     def answer(request: bytes, context: Any) -> bytes:
@@ -102,10 +102,10 @@ def test_an_error_keeps_its_code_words_and_details(
 
 
 @pytest.mark.parametrize("length", [9_000, 20_000, 200_000])
-def test_long_words_of_an_error_arrive_whole(
+def test_a_long_error_text_arrives_complete(
     fake: FakeRuntime, kubelet: Client, length: int
 ) -> None:
-    """A runtime may quote what a program printed; kubelet's own limit is far off."""
+    """A runtime may quote a program's output, which exceeds gRPC's default limit."""
 
     def fail(request: bytes, context: Any) -> bytes:
         context.set_trailing_metadata((("grpc-status-details-bin", b"d" * length),))
@@ -126,7 +126,7 @@ def test_long_words_of_an_error_arrive_whole(
 def test_a_deadline_reaches_the_runtime(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
-    """And none is none."""
+    """A call without a deadline reaches the runtime without one."""
     kubelet.raw(method, b"", timeout=1000)
     kubelet.raw(method, b"")
     limited, unlimited = [one for one in fake.seen if one.method == method][-2:]
@@ -139,7 +139,7 @@ def test_a_deadline_reaches_the_runtime(
 def test_a_slow_runtime_is_given_up_by_the_caller_alone(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
-    """The caller's deadline ends the call at the runtime as well."""
+    """Only the caller's deadline ends a call, at the runtime as well."""
     ended = threading.Event()
 
     def answer(request: bytes, context: Any) -> bytes:
@@ -158,7 +158,7 @@ def test_a_slow_runtime_is_given_up_by_the_caller_alone(
 def test_cancelling_cancels_at_the_runtime(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
-    """Although nobody there has a deadline."""
+    """The caller's cancellation reaches the runtime in a call without a deadline."""
     began, ended = threading.Event(), threading.Event()
 
     def answer(request: bytes, context: Any) -> bytes:
@@ -179,7 +179,7 @@ def test_cancelling_cancels_at_the_runtime(
 def test_sixteen_mebibytes_each_way(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
-    """Which is what kubelet and runtimes allow each other."""
+    """kubelet and runtimes allow each other messages of this size."""
     request = b"\xff" + os.urandom(16 * MIB - 1)
     assert kubelet.raw(method, request) == b"echo:" + request
 
@@ -189,7 +189,7 @@ def test_sixteen_mebibytes_each_way(
 def test_compressed_messages(
     kubelet: Client, fake: FakeRuntime, method: str, kind: grpc.Compression
 ) -> None:
-    """A caller that compresses is understood, and so is a runtime that does."""
+    """Requests and responses may be compressed."""
 
     def answer(request: bytes, context: Any) -> bytes:
         context.set_compression(kind)
@@ -203,7 +203,7 @@ def test_compressed_messages(
 def test_a_stream_of_events_comes_as_it_goes(
     kubelet: Client, fake: FakeRuntime
 ) -> None:
-    """One by one, not at the end, and its end is the caller's to say."""
+    """Each event arrives when it is sent, and the caller ends the stream."""
     events: queue.Queue[bytes] = queue.Queue()
     ended = threading.Event()
 
@@ -228,7 +228,7 @@ def test_a_stream_of_events_comes_as_it_goes(
 
 
 def test_a_stream_both_ways(kubelet: Client, fake: FakeRuntime) -> None:
-    """Of a method that nobody has heard of: each question has its answer at once."""
+    """In a stream of an unknown method each request gets its response at once."""
 
     def stream(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         for request in requests:
@@ -250,7 +250,7 @@ def test_a_stream_both_ways(kubelet: Client, fake: FakeRuntime) -> None:
 def test_a_stream_that_fails_after_some_messages(
     kubelet: Client, fake: FakeRuntime
 ) -> None:
-    """They arrive, and then the error."""
+    """The messages arrive, and then the error."""
 
     def stream(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         yield b"1"
@@ -270,7 +270,7 @@ def test_a_stream_that_fails_after_some_messages(
 def test_a_caller_that_vanishes_ends_its_stream(
     door: CRIDoor, fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """kubelet killed: the runtime must not go on for nobody."""
+    """When kubelet is killed, its stream ends at the runtime, too."""
     ended = threading.Event()
 
     def stream(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
@@ -287,7 +287,7 @@ def test_a_caller_that_vanishes_ends_its_stream(
 
 
 def test_a_hundred_calls_at_once(kubelet: Client, fake: FakeRuntime) -> None:
-    """All are with the runtime at the same time, and each gets its own answer."""
+    """The runtime has all calls at the same time, and each gets its own answer."""
     together = threading.Barrier(100)
 
     def answer(request: bytes, context: Any) -> bytes:
@@ -304,7 +304,7 @@ def test_a_hundred_calls_at_once(kubelet: Client, fake: FakeRuntime) -> None:
 def test_open_streams_leave_room_for_calls(
     kubelet: Client, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There may be only so many, so that they never keep all threads."""
+    """The number of streams is limited, so that they never take all threads."""
     monkeypatch.setattr(forwarding, "MAX_STREAMS", 3)
     release = threading.Event()
 
@@ -330,7 +330,7 @@ def test_open_streams_leave_room_for_calls(
 def test_without_a_runtime_the_answer_is_unavailable(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
-    """At once, whatever the caller's patience; and all is well when it is back."""
+    """Calls fail at once, and succeed when the runtime is back."""
     fake.stop()
 
     def code() -> grpc.StatusCode:
@@ -349,7 +349,7 @@ def test_without_a_runtime_the_answer_is_unavailable(
 def test_a_runtime_that_dies_in_the_middle_of_a_call(
     kubelet: Client, fake: FakeRuntime
 ) -> None:
-    """No hang: the caller hears of it."""
+    """The caller gets an error instead of waiting for ever."""
     began = threading.Event()
     release = threading.Event()
 
@@ -374,7 +374,7 @@ def test_a_runtime_that_dies_in_the_middle_of_a_call(
 def test_stopping_ends_streams_and_lets_calls_end(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """A call under way gets its answer, a stream the news that nobody is there."""
+    """A call under way gets its answer; a stream ends with UNAVAILABLE."""
     began, release = threading.Event(), threading.Event()
 
     def answer(request: bytes, context: Any) -> bytes:
@@ -409,7 +409,7 @@ def test_stopping_ends_streams_and_lets_calls_end(
 
 
 def test_the_table_of_methods_is_cris() -> None:
-    """Two services in two versions; nothing that streams is among the others."""
+    """It has two services in two versions, and no stream among the unary methods."""
     packages = {method.split("/")[1] for method in UNARY}
     assert packages == {
         f"runtime.{version}.{service}"

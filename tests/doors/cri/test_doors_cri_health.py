@@ -26,10 +26,10 @@ def check(kubelet: Client, service: str = "") -> int:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_well_is_a_proxy_whose_runtime_answers(
+def test_the_proxy_is_healthy_while_its_runtime_answers(
     kubelet: Client, fake: FakeRuntime, service: str
 ) -> None:
-    """It is looked at now, although nobody else has called anything."""
+    """Each Check asks the runtime, also without other calls in between."""
     assert check(kubelet, service) == SERVING
     fake.stop()
     assert check(kubelet, service) == NOT_SERVING
@@ -37,25 +37,25 @@ def test_well_is_a_proxy_whose_runtime_answers(
     wait_until(lambda: check(kubelet, service) == SERVING)
 
 
-def test_it_is_our_health_and_not_the_runtimes(
+def test_the_proxy_serves_the_health_service_itself(
     kubelet: Client, fake: FakeRuntime
 ) -> None:
-    """The service is served here; the runtime is only asked for its version."""
+    """A Check is not forwarded; the runtime is asked for its version."""
     check(kubelet)
     assert not [one for one in fake.seen if "Health" in one.method]
 
 
-def test_a_service_that_we_do_not_have(kubelet: Client) -> None:
-    """Is not found, as the standard says."""
+def test_an_unknown_service_is_not_found(kubelet: Client) -> None:
+    """The standard asks for NOT_FOUND."""
     with pytest.raises(grpc.RpcError) as caught:
         check(kubelet, "other")
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_who_watches_is_told_of_changes(
+def test_watch_reports_changes(
     kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
-    """When somebody's call finds the runtime away, and when it is back."""
+    """The state changes when a call finds the runtime away, and when it is back."""
     stub: Any = HealthStub(kubelet.channel)
     watch = stub.Watch(HealthCheckRequest())
     assert next(watch).status == SERVING

@@ -1,8 +1,8 @@
-"""Updates whose decision is late or fails, of containers that have values of ours.
+"""Updates whose decision is late or fails, of containers with values from nriplugin.
 
-A runtime keeps what we sent and writes it again at every update, last of all. So an
-update that is passed on as it came ends with our old values, and kubelet takes it for
-done.
+A runtime keeps these values and writes them again at the end of every update. So an
+update that is forwarded unchanged would end with nriplugin's old values, and kubelet
+would take it for done.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FILES = {"cpu.weight": "100", "cpu.max": "80000 100000", "memory.max": "26843545
 
 
 class Trouble:
-    """What takes the place of a part of the decision: it hangs, or raises."""
+    """Replaces a part of the decision; it hangs or raises."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -68,7 +68,7 @@ class Trouble:
 def troubled(
     fake: FakeRuntime, path: str, policy: str = "", **options: Any
 ) -> Iterator[tuple[CRIDoor, Client]]:
-    """A proxy that does not wait for long."""
+    """A proxy with a short time limit for decisions."""
     options.setdefault("config", f"failurePolicy: {policy}" if policy else "")
     config = parse_config(options.pop("config"), "test")
     with (
@@ -93,7 +93,7 @@ def updates(fake: FakeRuntime) -> int:
 def test_an_update_takes_effect_without_its_decision(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Our old values follow the numbers, and the next update knows them."""
+    """Earlier values follow the new numbers, also at the next update."""
     trouble = Trouble(kind)
     with troubled(fake, str(tmp_path / "p.sock")) as (door, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
@@ -113,7 +113,7 @@ def test_an_update_takes_effect_without_its_decision(
 def test_with_policy_fail_the_call_ends(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """As for creations; the runtime does not see it."""
+    """The update fails, and the runtime does not get it."""
     trouble = Trouble(kind)
     with troubled(fake, str(tmp_path / "p.sock"), "fail") as (_, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
@@ -125,10 +125,10 @@ def test_with_policy_fail_the_call_ends(
     assert updates(fake) == 0
 
 
-def test_what_handlers_have_set_follows_too(
+def test_values_of_handlers_follow_too(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the decision would have been: what it waited for does not matter here."""
+    """The result is that of the ordinary decision."""
     trouble = Trouble("slow")
     facts = NodeFacts(files=frozenset({*FILES, "memory.high"}), kernel=(6, 1))
     text = "memoryQoS: {enabled: true, protection: false, throttlingFactor: 0.5}"
@@ -146,10 +146,10 @@ def test_what_handlers_have_set_follows_too(
         assert kept(fake, container_id) == {**FILES, "memory.high": str(160 << 20)}
 
 
-def test_a_container_without_values_of_ours_gets_what_kubelet_sent(
+def test_a_container_without_values_from_nriplugin_gets_the_request_unchanged(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Byte for byte: nothing of ours is in the way."""
+    """No value of nriplugin's could undo the update."""
     path = str(tmp_path / "p.sock")
     with troubled(fake, path, config="resources: {enabled: false}") as (_, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
@@ -164,16 +164,16 @@ def test_a_container_without_values_of_ours_gets_what_kubelet_sent(
 def test_an_unreadable_update_is_the_runtimes_to_refuse(
     kubelet: Client, fake: FakeRuntime
 ) -> None:
-    """It is passed on as it is."""
+    """It is forwarded unchanged."""
     fake.answers[rpc("UpdateContainerResources")] = lambda request, context: b""
     kubelet.raw(rpc("UpdateContainerResources"), b"\xff\xff\xff")
     assert fake.seen[-1].request == b"\xff\xff\xff"
 
 
-def test_an_unknown_container_may_have_values_of_ours(
+def test_an_unknown_container_may_have_values_from_nriplugin(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """Until the runtime has said what it has, kubelet is told to try again."""
+    """Until the runtime has listed its containers, kubelet gets UNAVAILABLE."""
     pod = fake.answers[rpc("RunPodSandbox")](b"", None)
     sandbox_id = cri.RunPodSandboxResponse.FromString(pod).pod_sandbox_id
     with troubled(fake, str(tmp_path / "p.sock")) as (_, kubelet):
@@ -201,7 +201,7 @@ def test_an_unknown_container_may_have_values_of_ours(
 def test_an_update_that_needs_a_write_first(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel would refuse the quota: kubelet is told to try again."""
+    """The kernel would refuse the quota, so kubelet gets UNAVAILABLE."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
@@ -231,7 +231,7 @@ def test_an_update_that_needs_a_write_first(
 
 
 class Defective:
-    """An engine that raises as long as a handler is on, or always."""
+    """An engine that raises while a handler is on, or always."""
 
     def __init__(self, *, always: bool = False) -> None:
         self._always = always
@@ -246,7 +246,7 @@ class Defective:
 def test_with_a_defect_old_values_still_follow_the_numbers(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of handlers are taken back, as if nobody had set them."""
+    """The conversion decides alone, and values of handlers are taken back."""
     facts = NodeFacts(files=frozenset({*FILES, "memory.high"}), kernel=(6, 1))
     text = "memoryQoS: {enabled: true, protection: false, throttlingFactor: 0.5}"
     path = str(tmp_path / "p.sock")
@@ -264,7 +264,7 @@ def test_with_a_defect_old_values_still_follow_the_numbers(
 def test_with_a_greater_defect_kubelet_is_told_to_try_again(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Better than an update that seems to be done."""
+    """An update that is only seemingly done would be worse."""
     with troubled(fake, str(tmp_path / "p.sock")) as (_, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
         for module in (lifecycle, immediate):
@@ -275,10 +275,10 @@ def test_with_a_greater_defect_kubelet_is_told_to_try_again(
     assert updates(fake) == 0
 
 
-def test_unless_the_configuration_wants_it_to_go_on(
+def test_with_policy_ignore_the_update_is_forwarded_anyway(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A policy that somebody wrote down is a wish, also for updates."""
+    """An explicit `failurePolicy: ignore` holds for updates, too."""
     with troubled(fake, str(tmp_path / "p.sock"), "ignore") as (_, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
         for module in (lifecycle, immediate):

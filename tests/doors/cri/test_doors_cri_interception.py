@@ -89,7 +89,7 @@ def test_a_container_is_created_with_its_files(
 def test_the_files_are_the_engines(
     kubelet: Client, fake: FakeRuntime, resources: dict[str, Any]
 ) -> None:
-    """Value by value, and nothing else is added."""
+    """Each value is the one that the engine decides, and no other key is added."""
     kubelet.create(kubelet.run_pod(), **resources)
     given = from_cri(cri.LinuxContainerResources(**resources))
     decision = decide(Pod(), Container(resources=given), NodeFacts(), DEFAULT_CONFIG)
@@ -100,7 +100,7 @@ def test_the_files_are_the_engines(
 
 
 def unknown(number: int, payload: bytes = b"kept") -> bytes:
-    """Return a field that our messages do not declare, as it is on the wire."""
+    """Return a field, as bytes, that nriplugin's messages do not declare."""
     key, encoded = number << 3 | 2, bytearray()
     while key > 0x7F:
         encoded.append(key & 0x7F | 0x80)
@@ -108,10 +108,8 @@ def unknown(number: int, payload: bytes = b"kept") -> bytes:
     return bytes([*encoded, key, len(payload)]) + payload
 
 
-def test_fields_that_we_do_not_know_survive_a_creation(
-    kubelet: Client, fake: FakeRuntime
-) -> None:
-    """At every level: those of CRI that we have no use for, and tomorrow's."""
+def test_unknown_fields_survive_a_creation(kubelet: Client, fake: FakeRuntime) -> None:
+    """At every level of the message, for fields of later CRI versions, too."""
     request = create_request(kubelet.run_pod(), **RESOURCES)
     request.sandbox_config.CopyFrom(pod_config())
     config = request.config
@@ -135,10 +133,8 @@ def test_fields_that_we_do_not_know_survive_a_creation(
     assert got.SerializeToString(deterministic=True) == sent
 
 
-def test_fields_that_we_do_not_know_survive_an_update(
-    kubelet: Client, fake: FakeRuntime
-) -> None:
-    """Also there: the annotations, and the part for Windows."""
+def test_unknown_fields_survive_an_update(kubelet: Client, fake: FakeRuntime) -> None:
+    """So do the annotations and the part for Windows."""
     container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
     request = cri.UpdateContainerResourcesRequest(container_id=container_id)
     request.linux.cpu_shares = 1024
@@ -153,7 +149,7 @@ def test_fields_that_we_do_not_know_survive_an_update(
 
 
 def test_a_container_that_is_not_for_linux(kubelet: Client, fake: FakeRuntime) -> None:
-    """Byte for byte as it came."""
+    """Its request is forwarded unchanged."""
     sent = b"\x0a\x02p1" + b"\x12" + b"\x06\x0a\x04\x0a\x02ab"
     kubelet.raw(rpc("CreateContainer"), sent)
     assert fake.seen[-1].request == sent
@@ -162,7 +158,7 @@ def test_a_container_that_is_not_for_linux(kubelet: Client, fake: FakeRuntime) -
 def test_the_pod_comes_with_the_request_or_from_before(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """What the request says is newer; without it, what the pod was made with counts."""
+    """The request's description wins; without one, the pod's entry counts."""
     config = parse_config(
         """
         rules:
@@ -186,7 +182,7 @@ def test_the_pod_comes_with_the_request_or_from_before(
 def test_a_rule_by_qos_class_reads_the_pods_cgroup(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """CRI does not name the class."""
+    """CRI messages do not name the QoS class."""
     config = parse_config(
         """
         rules:
@@ -205,7 +201,7 @@ def test_a_rule_by_qos_class_reads_the_pods_cgroup(
 
 
 def test_nothing_is_touched_on_cgroup_v1(fake: FakeRuntime, tmp_path: Path) -> None:
-    """A runtime there fails on a cgroup v2 file."""
+    """A runtime on cgroup v1 fails on a cgroup v2 file."""
     path = str(tmp_path / "v1.sock")
     facts = NodeFacts(cgroup_version=1, cgroup_evidence="test")
     with serving(fake, path, facts) as door, Client(path) as kubelet:
@@ -219,10 +215,10 @@ def test_nothing_is_touched_on_cgroup_v1(fake: FakeRuntime, tmp_path: Path) -> N
 # Updates
 
 
-def test_an_update_gets_the_files_of_what_is_asked(
+def test_an_update_gets_the_files_of_its_own_numbers(
     kubelet: Client, fake: FakeRuntime
 ) -> None:
-    """And of nothing else; kubelet's numbers stay."""
+    """No other files are added, and kubelet's numbers stay."""
     container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
     kubelet.update(container_id, cpu_shares=1024)
     kubelet.update(container_id, cpu_quota=20_000, cpu_period=50_000)
@@ -235,7 +231,7 @@ def test_an_update_gets_the_files_of_what_is_asked(
 
 
 def test_an_explicit_file_survives_updates(kubelet: Client, fake: FakeRuntime) -> None:
-    """It was kubelet's wish when the container was made; ours was not."""
+    """A file that kubelet set at the creation is never replaced."""
     container_id = kubelet.create(
         kubelet.run_pod(), cpu_shares=512, unified={"cpu.weight": "7"}
     )
@@ -247,10 +243,10 @@ def test_an_explicit_file_survives_updates(kubelet: Client, fake: FakeRuntime) -
     assert dict(updated(fake)[-1].linux.unified) == {"cpu.weight": "100"}
 
 
-def test_an_update_knows_the_numbers_of_those_before(
+def test_an_update_uses_the_numbers_of_earlier_ones(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """A burst follows the quota, which this update does not name."""
+    """A burst follows the quota, which this update does not repeat."""
     config = parse_config("cpuBurst: {enabled: true, percent: 50}", "test")
     facts = NodeFacts(files=frozenset({*FILES, "cpu.max.burst"}))
     path = str(tmp_path / "burst.sock")
@@ -268,10 +264,10 @@ def test_an_update_knows_the_numbers_of_those_before(
     assert created(fake)[0].config.linux.resources.unified["cpu.max.burst"] == "25000"
 
 
-def test_a_failed_update_changes_nothing_that_is_known(
+def test_a_failed_update_does_not_change_the_entry(
     kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
-    """The runtime said no, so the container is as it was."""
+    """The runtime refused it, so the container is unchanged."""
     container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
     before = door.lifecycle.inventory.get(container_id)
 
@@ -289,7 +285,7 @@ def test_a_failed_update_changes_nothing_that_is_known(
 
 
 def test_pods_and_containers_are_forgotten(kubelet: Client, door: CRIDoor) -> None:
-    """Each when it ends, and a pod's containers with it."""
+    """Each is dropped when it ends, and containers also with their pod."""
     first, second = kubelet.run_pod(), kubelet.run_pod()
     stopped, removed = kubelet.create(first), kubelet.create(first)
     kubelet.create(second)
@@ -302,10 +298,10 @@ def test_pods_and_containers_are_forgotten(kubelet: Client, door: CRIDoor) -> No
     assert counts(door) == (0, 0)
 
 
-def test_what_failed_is_not_forgotten(
+def test_a_failed_stop_drops_nothing(
     kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
-    """A container that could not be stopped is still there."""
+    """A container that could not be stopped still exists."""
     container_id = kubelet.create(kubelet.run_pod())
 
     def refuse(request: bytes, context: Any) -> bytes:
@@ -323,7 +319,7 @@ def test_what_failed_is_not_forgotten(
 
 @pytest.fixture
 def on_tree(fake: FakeRuntime, tmp_path: Path) -> Iterator[Client]:
-    """A proxy that may write, on cgroups of plain files."""
+    """A proxy that may write, on a cgroup tree of plain files."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
@@ -355,7 +351,7 @@ def holds(tmp_path: Path, cgroup: str, file: str) -> str:
 def test_a_pod_is_ready_before_the_runtime_makes_the_container(
     on_tree: Client, fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """The kernel lets no container burst further than its pod."""
+    """The kernel refuses a container's burst above that of its pod."""
     seen = []
     create = fake.answers[rpc("CreateContainer")]
 
@@ -372,7 +368,7 @@ def test_a_pod_is_ready_before_the_runtime_makes_the_container(
 def test_what_needs_the_containers_cgroup_is_written_after_the_start(
     on_tree: Client, tmp_path: Path
 ) -> None:
-    """Idle cannot go through a runtime of an unknown name; once written, it is."""
+    """cpu.idle is written directly for a runtime of an unknown name."""
     sandbox_id = on_tree.run_pod(
         uid=UID,
         cgroup_parent=POD,
@@ -388,7 +384,7 @@ def test_what_needs_the_containers_cgroup_is_written_after_the_start(
 
 
 def test_files_are_known_once_there_are_pods(fake: FakeRuntime, tmp_path: Path) -> None:
-    """A proxy that was there before kubelet made its cgroups does not stay without."""
+    """A proxy started before kubelet's cgroups existed learns from the first pod."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ())
@@ -405,10 +401,10 @@ def test_files_are_known_once_there_are_pods(fake: FakeRuntime, tmp_path: Path) 
     assert after == {**FILES, "cpu.max.burst": "25000"}
 
 
-def test_a_stuck_engine_does_not_keep_what_is_known(
+def test_a_stuck_engine_does_not_block_the_inventory(
     fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pods and containers come and go while every decision hangs."""
+    """Pods and containers are added and dropped while every decision hangs."""
     stuck = Broken()
     monkeypatch.setattr(lifecycle, "decide", stuck)
     path = str(tmp_path / "stuck.sock")
@@ -423,10 +419,10 @@ def test_a_stuck_engine_does_not_keep_what_is_known(
         stuck.release.set()
 
 
-def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
+def test_protection_without_effect_is_logged_and_raised_sums_are_lowered(
     fake: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once. What is above has none; once raised for a container, it goes with it."""
+    """One log line; sums raised for a container are lowered when it ends."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
@@ -460,10 +456,10 @@ def test_protection_is_told_where_it_has_no_effect_and_lowered_at_the_end(
         assert holds(tmp_path, QOS, "memory.low") == "0"
 
 
-def test_what_was_raised_for_a_container_that_is_refused_is_lowered(
+def test_sums_raised_for_a_refused_container_are_lowered(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """And what is raised for one that is created outlives its sibling's end."""
+    """Sums for a container that was created outlive its sibling's end."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
@@ -505,10 +501,10 @@ def test_what_was_raised_for_a_container_that_is_refused_is_lowered(
         assert holds(tmp_path, QOS, "memory.low") == str(1 << 26)  # it is still there
 
 
-def test_shares_that_were_cleared_are_not_the_runtimes(
+def test_cleared_shares_do_not_reach_the_runtime(
     on_tree: Client, fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """So idle stays, update after update, and nobody has to interrupt it."""
+    """So the container stays idle through every update."""
     sandbox_id = on_tree.run_pod(
         uid=UID,
         cgroup_parent=POD,
@@ -526,7 +522,7 @@ def test_shares_that_were_cleared_are_not_the_runtimes(
 def test_a_burst_that_was_raised_later_is_lowered_before_the_quota(
     on_tree: Client, fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """The runtime does not know of it, and the kernel would refuse the quota."""
+    """The runtime does not know the burst, and the kernel would refuse the quota."""
     sandbox_id = on_tree.run_pod(uid=UID, cgroup_parent=POD)
     container_id = on_tree.create(sandbox_id, **RESOURCES)
     cgroup = f"{POD}/{container_id}"
@@ -548,7 +544,7 @@ def test_a_burst_that_was_raised_later_is_lowered_before_the_quota(
 
 
 class Broken:
-    """An engine with a defect, or one that does not come to an end."""
+    """An engine that raises, or that never returns."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.release = threading.Event()
@@ -571,7 +567,7 @@ def test_an_engine_that_fails_or_is_slow(
     policy: str,
     error: Exception | None,
 ) -> None:
-    """`ignore` passes the request on, byte for byte; `fail` does not pass it on."""
+    """`ignore` forwards the request unchanged; `fail` does not forward it."""
     broken = Broken(error)
     monkeypatch.setattr(lifecycle, "decide", broken)
     path = str(tmp_path / "broken.sock")
@@ -594,7 +590,7 @@ def test_an_engine_that_fails_or_is_slow(
 def test_a_handler_that_must_not_fail_fails_the_call(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """With the handler's words, in one line; and kubelet tries again."""
+    """The status has the handler's reason in one line, and kubelet tries again."""
     config = parse_config("resources: {failurePolicy: fail}", "test")
     path = str(tmp_path / "fail.sock")
     with serving(fake, path) as door, Client(path) as kubelet:
@@ -612,7 +608,7 @@ def test_a_handler_that_must_not_fail_fails_the_call(
 
 
 def test_refusals_are_noted(fake: FakeRuntime, tmp_path: Path) -> None:
-    """Who it was about, and why; the container is made without the files."""
+    """The log names the container and the reason; the container is created."""
     notes = Notes()
     path = str(tmp_path / "noted.sock")
     with serving(fake, path) as door, Client(path) as kubelet:
@@ -632,7 +628,7 @@ def test_refusals_are_noted(fake: FakeRuntime, tmp_path: Path) -> None:
 def test_an_unreadable_request_is_the_runtimes_to_refuse(
     kubelet: Client, fake: FakeRuntime
 ) -> None:
-    """It is passed on as it is."""
+    """It is forwarded unchanged."""
     fake.answers[rpc("CreateContainer")] = lambda request, context: b""
     kubelet.raw(rpc("CreateContainer"), b"\xff\xff\xff")
     assert fake.seen[-1].request == b"\xff\xff\xff"
@@ -641,7 +637,7 @@ def test_an_unreadable_request_is_the_runtimes_to_refuse(
 def test_a_strange_answer_reaches_the_caller(
     kubelet: Client, fake: FakeRuntime
 ) -> None:
-    """What we cannot read is still kubelet's."""
+    """kubelet gets an answer that the proxy cannot parse."""
     fake.answers[rpc("RunPodSandbox")] = lambda request, context: b"\xff\xff"
     assert kubelet.raw(rpc("RunPodSandbox"), b"") == b"\xff\xff"
 
@@ -649,7 +645,7 @@ def test_a_strange_answer_reaches_the_caller(
 def test_a_curve_that_is_learned_later_counts_from_then_on(
     kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
-    """Facts may be replaced while serving."""
+    """Facts may be replaced while the proxy serves."""
     sandbox_id = kubelet.run_pod()
     kubelet.create(sandbox_id, cpu_shares=512)
     door.lifecycle.plans.learn({"curve": Curve.KEP})

@@ -1,7 +1,7 @@
-"""No entry of the inventory outlives its pod or container, in whatever order calls end.
+"""No entry of the inventory outlives its pod or container, in any order of calls.
 
-Calls run on many threads, so what ends a container may be done before a call that was
-under way for it.
+Calls run on many threads, so the removal of a container may be done before an earlier
+call about that container.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def refuse(request: bytes, context: Any) -> bytes:
 
 
 class Overtaken:
-    """Lets the runtime do its part of a call, and keeps the answer for a while."""
+    """Lets the runtime do its part of a call, and delays the answer."""
 
     def __init__(self, fake: FakeRuntime, method: str) -> None:
         self._answer = fake.answers[rpc(method)]
@@ -43,7 +43,7 @@ class Overtaken:
         return answer
 
     def by(self, call: Callable[[], object], other: Callable[[], object]) -> None:
-        """Start a call, do another when the runtime is done, and end the first."""
+        """Start a call, do another one when the runtime is done, then end the first."""
         with ThreadPoolExecutor(1) as pool:
             under_way = pool.submit(call)
             try:
@@ -58,7 +58,7 @@ class Overtaken:
 def test_a_refused_creation(
     kubelet: Client, fake: FakeRuntime, door: CRIDoor, with_pod: bool
 ) -> None:
-    """The pod that the request describes may be gone, and nothing ends it again."""
+    """The pod in a refused request may be gone, so it gets no entry."""
     sandbox_id = kubelet.run_pod()
     kubelet.of_pod("RemovePodSandbox", sandbox_id)
     fake.answers[rpc("CreateContainer")] = refuse
@@ -75,7 +75,7 @@ def test_a_refused_creation(
 def test_a_refused_creation_leaves_the_pod_that_is_there(
     kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
-    """With its containers; the next one is made in it."""
+    """The pod's entry and its containers stay, and a next creation works."""
     sandbox_id = kubelet.run_pod()
     kubelet.create(sandbox_id)
     create, fake.answers[rpc("CreateContainer")] = (
@@ -106,7 +106,7 @@ def test_an_end_that_overtakes_an_update(
     method: str,
     left: tuple[int, int],
 ) -> None:
-    """The update's answer comes last, and is about nothing."""
+    """The update's answer comes after the removal, and adds no entry."""
     sandbox_id = kubelet.run_pod()
     container_id = kubelet.create(sandbox_id, cpu_shares=512)
 
@@ -124,7 +124,7 @@ def test_an_end_that_overtakes_an_update(
 def test_an_end_that_overtakes_a_creation(
     kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
-    """A pod takes with it what is being made in it."""
+    """A pod that ends drops the container that is being created in it."""
     sandbox_id = kubelet.run_pod()
     request = create_request(sandbox_id, cpu_shares=512)
     request.sandbox_config.CopyFrom(pod_config())
@@ -136,10 +136,10 @@ def test_an_end_that_overtakes_a_creation(
     assert counts(door) == (0, 0)
 
 
-def test_an_update_of_what_nobody_knows(
+def test_an_update_of_a_container_that_the_runtime_does_not_list(
     kubelet: Client, fake: FakeRuntime, door: CRIDoor
 ) -> None:
-    """The runtime answers well for a container that it does not list as living."""
+    """The runtime accepts the update, and no entry is added."""
     fake.answers[rpc("UpdateContainerResources")] = lambda request, context: b""
     kubelet.update("ended-long-ago", cpu_shares=1024)
     assert counts(door) == (0, 0)

@@ -1,4 +1,4 @@
-"""What the journal keeps while sandboxes come and go."""
+"""The journal's rows while sandboxes of a pod are stopped and created."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def test_the_next_sandbox_of_a_pod_is_in_the_same_cgroup(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """A sandbox that is stopped late takes nothing of the pod's cgroup along."""
+    """A late stop of the old sandbox drops no journal rows of the pod's cgroup."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))

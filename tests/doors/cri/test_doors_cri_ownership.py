@@ -1,4 +1,4 @@
-"""Whose value is it, through the CRI door: the record outlives the proxy."""
+"""Which values nriplugin set, in the CRI door: the record outlives the process."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ FACTS = NodeFacts(files=ALLOWABLE, kernel=(6, 1))
 
 
 def kept(fake: FakeRuntime, container_id: str) -> dict[str, str]:
-    """Return what the runtime keeps for a container, and writes at every update."""
+    """Return the values that the runtime keeps and writes at every update."""
     return dict(fake.containers[container_id].config.linux.resources.unified)
 
 
 @contextmanager
 def kubelet_of(fake: FakeRuntime, tmp_path: Path, config: str) -> Iterator[Client]:
-    """Who talks to a new proxy with a configuration and the same state directory."""
+    """A client of a new proxy with a configuration and the same state directory."""
     path = str(tmp_path / "proxy.sock")
     records = OwnershipRecords(str(tmp_path / "state"))
     with serving(fake, path, FACTS, records=records) as door:
@@ -62,7 +62,7 @@ def kubelet_of(fake: FakeRuntime, tmp_path: Path, config: str) -> Iterator[Clien
 def test_a_handler_turned_off_with_a_restart_leaves_nothing_behind(
     fake: FakeRuntime, tmp_path: Path, by_update: bool, repeats: bool
 ) -> None:
-    """Whether its value came with the container or with an update."""
+    """Its values are removed, from the creation as well as from an update."""
     fake.repeats_resources = repeats
     with kubelet_of(fake, tmp_path, "" if by_update else THROTTLED) as kubelet:
         container_id = kubelet.create(kubelet.run_pod(), **APP)
@@ -75,10 +75,10 @@ def test_a_handler_turned_off_with_a_restart_leaves_nothing_behind(
     assert kept(fake, container_id) == {**CONVERTED, "memory.high": "max"}
 
 
-def test_what_another_set_is_not_ours_after_a_restart(
+def test_values_of_others_stay_theirs_after_a_restart(
     fake: FakeRuntime, tmp_path: Path
 ) -> None:
-    """kubelet's own value stays, also where it looks like one that we would set."""
+    """kubelet's value stays, also if it equals one that nriplugin would set."""
     with kubelet_of(fake, tmp_path, "") as kubelet:
         unified = {"cpu.weight": "59"}
         container_id = kubelet.create(kubelet.run_pod(), **APP, unified=unified)
@@ -87,8 +87,8 @@ def test_what_another_set_is_not_ours_after_a_restart(
     assert kept(fake, container_id) == {**CONVERTED, "cpu.weight": "59"}
 
 
-def test_the_record_alone_says_what_is_not_ours() -> None:
-    """Not every runtime shows its specification."""
+def test_the_record_alone_tells_the_values_of_others() -> None:
+    """Not every runtime shows the OCI spec."""
     response = cri.ContainerStatusResponse()
     response.status.annotations["managed.cgroup2.nri.io"] = "memory.max=1;cpu.weight~7"
     record = container_of_status(response).record

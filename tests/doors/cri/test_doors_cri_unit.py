@@ -18,7 +18,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs/cri-proxy.md"
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    """Every setting that is there once."""
+    """Return every setting that the unit has exactly once."""
     text = UNIT.read_text().replace("\\\n", "")
     lines = [line for line in text.splitlines() if line[:1] not in ("#", "[", "")]
     return {key: value for key, _, value in (line.partition("=") for line in lines)}
@@ -33,7 +33,7 @@ def options(settings: dict[str, str]) -> argparse.Namespace:
 
 
 def test_systemd_understands_it(tmp_path: Path) -> None:
-    """Every section, key and value."""
+    """systemd-analyze accepts every section, key and value."""
     if shutil.which("systemd-analyze") is None:
         need("systemd", "systemd-analyze is not installed")
     unit = tmp_path / UNIT.name
@@ -50,18 +50,18 @@ def test_systemd_understands_it(tmp_path: Path) -> None:
 
 
 def test_the_socket_is_in_a_directory_of_its_own(settings: dict[str, str]) -> None:
-    """systemd removes it with everything in it when the service stops."""
+    """systemd removes that directory when the service stops."""
     path = parse_address("--listen", options(settings).listen)
     assert str(Path(path).parent) == f"/run/{settings['RuntimeDirectory']}"
     assert settings["RuntimeDirectory"] != "nriplugin"
 
 
 def test_calls_under_way_get_their_time(settings: dict[str, str]) -> None:
-    """systemd kills later than we give up."""
+    """systemd kills the process later than the proxy's own time limit."""
     assert float(settings["TimeoutStopSec"]) > GRACE_S
 
 
-def test_it_comes_back_always_but_after_a_mistake(settings: dict[str, str]) -> None:
+def test_it_is_restarted_except_after_a_users_mistake(settings: dict[str, str]) -> None:
     """kubelet has no other way to the runtime."""
     assert settings["Restart"] == "always"
     assert settings["StartLimitIntervalSec"] == "0"
@@ -69,7 +69,7 @@ def test_it_comes_back_always_but_after_a_mistake(settings: dict[str, str]) -> N
 
 
 def test_the_document_names_the_same_socket(settings: dict[str, str]) -> None:
-    """kubelet's flag, kubelet's file."""
+    """The documentation has it in kubelet's flag and in kubelet's file."""
     address = options(settings).listen
     text = DOCUMENT.read_text()
     assert f"--container-runtime-endpoint={address}" in text

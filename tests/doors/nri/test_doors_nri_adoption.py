@@ -288,7 +288,7 @@ def test_an_older_runtime_is_not_sent_what_it_did_not_ask_for(
     older = Behaviour(version=version, nri_version=nri_version)
     updates = served(tmp_path, containers(4), older)
     assert [[u.container_id for u in one] for one in updates] == [["c1", "c2"]]
-    assert "2 containers keep their values" in caplog.text
+    assert "2 containers are not corrected" in caplog.text
 
 
 def test_what_a_container_has_already_is_not_sent_again() -> None:
