@@ -61,6 +61,24 @@ def built_nodes() -> Collection[str]:
     return NODES if file is None else Path(file).read_text().split()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of a node together, and among them those of a file.
+
+    pytest groups by parameters, and tests of a file that are parametrized in different
+    ways come apart: then the containers that they share would be made twice.
+    """
+    files = {item.path: place for place, item in reversed([*enumerate(items)])}
+
+    def place(item: pytest.Item) -> tuple[int, int]:
+        scope = scope_of(item.nodeid)
+        if scope not in BY_LENGTH:
+            return -1, 0  # all others stay as they are, before the nodes
+        return BY_LENGTH.index(scope), files[item.path]
+
+    items.sort(key=place)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: object, log: object) -> LoadScopeScheduling:
     """Divide tests by node and by file, the longest first."""

@@ -7,6 +7,7 @@ have were worked out by hand.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -95,16 +96,21 @@ def outcomes(node: Machine, kubelet: Kubelet) -> dict[str, Any]:
     """What every container was given, and what the kernel holds of that."""
     node.write(CONFIG_FILE, CONFIG)
     found: dict[str, Any] = {}
-    with kubelet.sandbox("Burstable") as other:
-        # This container shows the runtime's curve.
-        kubelet.start(other, "alone", {"cpu_shares": 512})
-        with running(node, "--config", CONFIG_FILE):
-            for qos_class, containers in CONTAINERS.items():
-                with kubelet.sandbox(qos_class, annotations=ANNOTATIONS) as pod:
-                    for name, resources in containers.items():
-                        key = f"{qos_class} {name}"
-                        container = kubelet.start(pod, name, resources)
-                        found[key] = one(kubelet, container, UPDATED[key])
+    with ExitStack() as stack:
+        pods = {
+            qos_class: stack.enter_context(
+                kubelet.sandbox(qos_class, annotations=ANNOTATIONS)
+            )
+            for qos_class in CONTAINERS
+        }
+        # This container shows the runtime's curve to the plugin, which starts later.
+        kubelet.start(pods["Burstable"], "alone", {"cpu_shares": 512})
+        stack.enter_context(running(node, "--config", CONFIG_FILE))
+        for qos_class, containers in CONTAINERS.items():
+            for name, resources in containers.items():
+                key = f"{qos_class} {name}"
+                container = kubelet.start(pods[qos_class], name, resources)
+                found[key] = one(kubelet, container, UPDATED[key])
     return found
 
 

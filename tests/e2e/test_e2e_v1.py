@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.bed import on_nodes
-from support.observed import CASES
+from support.observed import CASES_V1
 
 if TYPE_CHECKING:
     from support.observed import Observed
@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids="-".join)
+@pytest.mark.parametrize("case", CASES_V1, ids="-".join)
 def test_containers_start_exactly_as_without_the_plugin(
     observed: Observed, case: tuple[str, str]
 ) -> None:
