@@ -23,6 +23,8 @@ from nriplugin.cgroup.journal.journal import RECORDS
 from nriplugin.kube.managed import MAX_LENGTH, parse_managed, render_managed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nriplugin.kube.managed import Managed
 
 _log = logging.getLogger(__name__)
@@ -43,6 +45,16 @@ class OwnershipRecords:
         # IDs that may have a file, so that a removal need not ask the disk.
         self._ids: set[str] = set()
 
+    def expect(self, container_id: str) -> None:
+        """Announce `put_expected`, so that a removal before it prevents it."""
+        self._ids.add(container_id)
+
+    def put_expected(self, container_id: str, managed: Managed) -> None:
+        """Store a record that was announced, unless it was dropped meanwhile."""
+        with self._lock:
+            if container_id in self._ids:
+                self._put(container_id, managed)
+
     def has(self, container_id: str) -> bool:
         """Whether a container may have a record; looks at memory only, not at the disk.
 
@@ -53,15 +65,16 @@ class OwnershipRecords:
     def load(self) -> dict[str, Managed]:
         """Return all records by container ID; files that cannot be read are skipped."""
         found: dict[str, Managed] = {}
-        try:
-            names = os.listdir(self._directory)
-        except OSError:
-            return found
-        for name in names:
-            managed = self._read(name)
-            if managed is not None:
-                found[name] = managed
-        self._ids.update(found)
+        with self._lock:
+            try:
+                names = os.listdir(self._directory)
+            except OSError:
+                return found
+            for name in names:
+                managed = self._read(name)
+                if managed is not None:
+                    found[name] = managed
+            self._ids.update(found)
         return found
 
     def _read(self, name: str) -> Managed | None:
@@ -79,18 +92,18 @@ class OwnershipRecords:
         If that fails, an earlier record is removed, because no record at all is better
         than one that is no longer true.
         """
-        if not _ID.fullmatch(container_id):
-            return
         with self._lock:
             self._put(container_id, managed)
 
     def _put(self, container_id: str, managed: Managed) -> None:
+        if not _ID.fullmatch(container_id):
+            return
         # Added before the write: from now on a removal has to look for a file.
         self._ids.add(container_id)
         try:
             self._write(os.path.join(self._directory, container_id), managed)
         except OSError as exc:
-            self.drop(container_id)
+            self._drop([container_id])
             if not self._failing:
                 _log.warning(
                     "%s: %s: values set by updates are not remembered across restarts",
@@ -110,6 +123,10 @@ class OwnershipRecords:
 
     def drop(self, *container_ids: str) -> None:
         """Remove the records of containers that are gone."""
+        with self._lock:
+            self._drop(container_ids)
+
+    def _drop(self, container_ids: Sequence[str]) -> None:
         self._ids.difference_update(container_ids)
         for container_id in container_ids:
             if _ID.fullmatch(container_id):

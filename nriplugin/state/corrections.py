@@ -69,6 +69,7 @@ class Corrections:
         with self._pending.writing_to(one.was.id), writer.exclusive():
             if self._pending.is_changing(one.was):
                 return False
+            self._pending.directly_written.add(one.was.id)
             log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
             log_failures(writer.put(one.files, cgroup))
             log_failures(writer.carry_out(one.writes, When.AFTER, pod, cgroup))
@@ -77,7 +78,7 @@ class Corrections:
     def repair(self) -> None:
         """Write every value again that another process has changed.
 
-        Values that could not be written are noted as drifted in the container's entry.
+        The inventory notes files that could not be written as drifted.
         """
         writer = self._pending.writer
         if writer is None:
@@ -94,8 +95,8 @@ class Corrections:
             drifted = []
             for outcome in outcomes:
                 if outcome.status is Status.WRITTEN:
+                    self._pending.directly_written.add(entry.id)
                     _log.info("repair: %s: %s", outcome.path, outcome.content)
                 elif not outcome.ok and outcome.status is not Status.GONE:
                     drifted.append(outcome.path.rpartition("/")[2])
-            if tuple(drifted) != entry.drifted:
-                self._inventory.change(entry, entry._replace(drifted=tuple(drifted)))
+            self._inventory.note_drift(entry.id, tuple(drifted))

@@ -102,7 +102,6 @@ class ContainerEntry(NamedTuple):
     # Why `files` have their values; None for a container that was never decided about.
     decision: DecisionSummary | None = None
     adopted: bool = False
-    drifted: tuple[str, ...] = ()  # files that another process changed, not repaired
     # The container with the resources that the runtime keeps for it. Only the CRI door
     # needs it: an update over CRI, unlike one over NRI, does not repeat them.
     kept: EngineContainer | None = None
@@ -138,9 +137,10 @@ class ContainerEntry(NamedTuple):
 
     @property
     def state(self) -> EntryState:
-        """Return what nriplugin has done to the container."""
-        if self.drifted:
-            return EntryState.DRIFTED
+        """Return what nriplugin has done to the container, drift aside.
+
+        Whether it has drifted is asked of the inventory (`Inventory.drift_of`).
+        """
         if self.adopted:
             return EntryState.ADOPTED
         return EntryState.MANAGED if self.ours else EntryState.SKIPPED
@@ -151,7 +151,7 @@ class ContainerEntry(NamedTuple):
         if self.ours:
             return ""
         if self.decision is None:
-            return "it was created while nriplugin was not connected"
+            return "it is older than this process, or was created without nriplugin"
         skipped = self.decision.skipped
         return skipped[0] if skipped else "no handler had a value for it"
 
@@ -178,7 +178,6 @@ class ContainerEntry(NamedTuple):
             outdated=outdated,
             numbers=numbers,
             decision=summarise(decision),
-            drifted=(),
         )
 
 
@@ -212,6 +211,10 @@ class Inventory:
         self._lock = threading.Lock()
         self._pods: dict[str, PodEntry] = {}
         self._containers: dict[str, ContainerEntry] = {}
+        # Files that another process changed and repair could not write, by container.
+        # They are not part of an entry: an entry that is replaced stands for a new
+        # decision, and drift is none.
+        self._drift: dict[str, tuple[str, ...]] = {}
         self._ended: dict[str, None] = {}  # the oldest first
 
     def __len__(self) -> int:
@@ -237,11 +240,13 @@ class Inventory:
         with self._lock:
             self._pods[entry.id] = entry
 
-    def put_late(self, entry: ContainerEntry) -> None:
+    def put_late(self, entry: ContainerEntry) -> bool:
         """Add a container or replace its entry, unless it or its pod has ended."""
         with self._lock:
-            if not self._has_ended(entry):
-                self._containers[entry.id] = entry
+            if self._has_ended(entry):
+                return False
+            self._containers[entry.id] = entry
+            return True
 
     def put_pod_late(self, entry: PodEntry) -> None:
         """Add a pod or replace its entry, unless the pod has ended."""
@@ -264,6 +269,7 @@ class Inventory:
         """Forget a container that is gone."""
         with self._lock:
             self._remember_end(container_id)
+            self._drift.pop(container_id, None)
             return self._containers.pop(container_id, None)
 
     def drop_pod(self, sandbox_id: str) -> tuple[PodEntry | None, list[str]]:
@@ -277,6 +283,7 @@ class Inventory:
             ]
             for container_id in of_pod:
                 del self._containers[container_id]
+                self._drift.pop(container_id, None)
             return self._pods.pop(sandbox_id, None), of_pod
 
     def replace(
@@ -285,6 +292,7 @@ class Inventory:
         """Drop all entries and keep these: Synchronize lists everything that exists."""
         with self._lock:
             self._pods, self._containers = dict(pods), dict(containers)
+            self._drift = {i: f for i, f in self._drift.items() if i in containers}
 
     def merge(
         self,
@@ -318,6 +326,22 @@ class Inventory:
                     if one in listed or one not in containers_before
                 },
             }
+
+    def drift_of(self, container_id: str) -> tuple[str, ...]:
+        """Return the files that another process changed and repair could not write."""
+        return self._drift.get(container_id, ())
+
+    def state_of(self, entry: ContainerEntry) -> EntryState:
+        """Return what nriplugin has done to a container, or that it has drifted."""
+        return EntryState.DRIFTED if entry.id in self._drift else entry.state
+
+    def note_drift(self, container_id: str, files: tuple[str, ...]) -> None:
+        """Keep which files of an existing container have drifted; none ends that."""
+        with self._lock:
+            if files and container_id in self._containers:
+                self._drift[container_id] = files
+            else:
+                self._drift.pop(container_id, None)
 
     def ids(self) -> tuple[set[str], set[str]]:
         """Return the IDs of all pods and of all containers."""

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.engine.decide import decide, decide_update, together
 from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.provenance import others_files
 from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.engine.stale import numbers_of
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from nriplugin.config import Config
     from nriplugin.convert import Resources
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.model import Container, NodeFacts, Pod, Use
+    from nriplugin.engine.model import NodeFacts, Use
     from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.node.ownership_records import OwnershipRecords
     from nriplugin.state.inventory import ContainerEntry, PodEntry
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     Render = Callable[[Decision, Managed], Any]
 
 _log = logging.getLogger(__name__)
+
+NO_POD = Pod()
 
 
 class Lifecycle:
@@ -98,6 +102,7 @@ class Lifecycle:
         self._open_writer = open_writer
         self._written_before = written_before
         self._applying = threading.Lock()
+        self._opening = threading.Lock()
 
     def close(self) -> None:
         """Stop the background work, then close the writer, which that work uses."""
@@ -135,14 +140,18 @@ class Lifecycle:
 
     def open_writer(self) -> None:
         """Open direct writes, unless that is done or not allowed."""
-        if self.pending.writer is not None or self._open_writer is None:
+        if self._open_writer is None:
             return
-        try:
-            self.pending.writer = self._open_writer()
-        except NRIPluginError as exc:
-            _log.warning("direct writes are off: %s", exc)
-        else:
-            self.plans.learn({"writable": True})
+        # A reload and the thread that learns about the runtime may both come here.
+        with self._opening:
+            if self.pending.writer is not None:
+                return
+            try:
+                self.pending.writer = self._open_writer()
+            except NRIPluginError as exc:
+                _log.warning("direct writes are off: %s", exc)
+            else:
+                self.plans.learn({"writable": True})
 
     def _needs_writer(self, config: Config) -> bool:
         """Whether a configuration can lead to direct writes."""
@@ -175,6 +184,9 @@ class Lifecycle:
         key = plan.cache.key_of(pod, container, annotated=annotated)
         found = plan.cache.get(key)
         if found is None:
+            if plan.numbers_only:
+                # The key has nothing else, so nothing else may decide.
+                pod, container = NO_POD, Container(resources=container.resources)
             found = decide_creation(plan, pod, container, self._render)
             plan.cache.put(key, found)
         return found
@@ -190,6 +202,7 @@ class Lifecycle:
             self.log.note(entry.path, decision)
         self.inventory.put(entry)
         if decision.writes:
+            self.pending.directly_written.add(entry.id)
             name = (entry.cgroup or entry.id).rpartition("/")[2]
             pending = self.pending
             pending.before_creation(entry.id, decision.writes, entry.pod_cgroup, name)
@@ -292,9 +305,22 @@ class Lifecycle:
 
     def store_record(self, was: ContainerEntry, become: ContainerEntry) -> None:
         """Have the background thread store a container's record if it has changed."""
-        records = self.records
-        if records is not None and become.managed != was.managed:
-            self.scheduler.soon(lambda: records.put(become.id, become.managed))
+        records, managed = self.records, become.managed
+        if records is not None and managed != was.managed:
+            records.expect(become.id)
+            self.scheduler.soon(partial(records.put_expected, become.id, managed))
+
+    def with_ownership(
+        self, container: Container, entry: ContainerEntry, plan: Plan
+    ) -> Container:
+        """Return a container with the values that nriplugin and others set on it.
+
+        Where nothing but the conversion decides and no value was written directly, the
+        runtime keeps what nriplugin sent, so no value has to be sent again.
+        """
+        again = not plan.numbers_only or entry.id in self.pending.directly_written
+        decided = entry.files if again else NO_FILES
+        return container._replace(ours=entry.ours, decided=decided, others=entry.others)
 
 
 def decide_creation(
@@ -312,11 +338,6 @@ def decide_creation(
     response = None if render is None else render(decision, managed)
     protects = not PROTECTION.isdisjoint(files)
     return CachedDecision(decision, summarise(decision), managed, protects, response)
-
-
-def with_ownership(container: Container, entry: ContainerEntry) -> Container:
-    """Return a container with the values that nriplugin and others set on it."""
-    return container._replace(ours=entry.ours, decided=entry.files, others=entry.others)
 
 
 def after_update(

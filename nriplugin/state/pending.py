@@ -19,7 +19,7 @@ import threading
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nriplugin.engine.decision import Level, When
 from nriplugin.node.outcomes import log_failures
@@ -55,17 +55,27 @@ class Cancellation:
         self.cancelled = False
 
 
-class _Update(NamedTuple):
+class PendingUpdate:
     """An update that the runtime is doing."""
 
-    before: ContainerEntry  # the container when the decision was made
-    become: ContainerEntry  # the container when the update is done
-    writes: Sequence[Write]
-    until: float  # the update counts as failed after this time
-    noted: ContainerEntry | None  # the inventory's entry when the decision was made
-    # Whether another thread wrote to the container meanwhile, so that all values have
-    # to be written once more at the end.
-    overtaken: bool = False
+    __slots__ = ("become", "before", "noted", "overtaken", "until", "writes")
+
+    def __init__(
+        self,
+        before: ContainerEntry,
+        become: ContainerEntry,
+        writes: Sequence[Write],
+        noted: ContainerEntry | None,
+    ) -> None:
+        self.before = before  # the container when the decision was made
+        self.become = become  # the container when the update is done
+        self.writes = writes
+        self.noted = noted  # the inventory's entry when the decision was made
+        # The update counts as failed after this time.
+        self.until = monotonic() + UPDATE_LIMIT_S
+        # Whether another thread wrote to the container meanwhile, so that all values
+        # have to be written once more at the end.
+        self.overtaken = False
 
 
 class PendingWrites:
@@ -83,12 +93,16 @@ class PendingWrites:
         self._scheduler = scheduler
         self._records = records
         self._starting: dict[str, Sequence[Write]] = {}
-        self._updates: dict[str, _Update] = {}
+        self._updates: dict[str, PendingUpdate] = {}
+        # IDs of containers with values that were written directly, so that the runtime
+        # may keep others, and the journal has entries for them.
+        self.directly_written: set[str] = set()
         # Makes the check of a `Cancellation` and the publication in `_updates` one
         # step, so that a late decision cannot replace the one made in its place.
         self._publishing = threading.Lock()
-        # IDs of containers to which a thread other than the request's is writing.
-        self._being_written: set[str] = set()
+        # IDs of containers to which threads other than the request's are writing; a
+        # list, because two threads may write to the same container.
+        self._being_written: list[str] = []
 
     # Creation
 
@@ -109,9 +123,13 @@ class PendingWrites:
             name: a text that the name of the container's cgroup will contain, if known.
             cancellation: set when the call stops waiting for its decision.
         """
-        if self.writer is None or (cancellation and cancellation.cancelled):
+        if self.writer is None or not any(_is_before(write) for write in writes):
             return
-        log_failures(self.writer.prepare_creation(writes, pod, key, name))
+        # The cancellation counts when the lock is held: waiting for it may have been
+        # what took too long.
+        with self.writer.exclusive():
+            if cancellation is None or not cancellation.cancelled:
+                log_failures(self.writer.prepare_creation(writes, pod, key, name))
 
     def created(self, key: str, container_id: str) -> None:
         """Replace the door's key of a new container by the ID from the runtime."""
@@ -141,6 +159,7 @@ class PendingWrites:
         writes = self._starting.pop(container_id, None)
         if self.writer is not None:
             if writes:
+                self.directly_written.add(container_id)
                 log_failures(self.writer.carry_out(writes, When.AFTER, pod, cgroup))
             self.writer.claims.end(container_id)
 
@@ -153,7 +172,7 @@ class PendingWrites:
         writes: Sequence[Write],
         noted: ContainerEntry | None,
         cancellation: Cancellation | None = None,
-    ) -> None:
+    ) -> PendingUpdate | None:
         """Publish an update, and do the writes that come before it.
 
         Args:
@@ -162,67 +181,86 @@ class PendingWrites:
             writes: all writes of the decision.
             noted: the inventory's entry when the decision was made, if there was one.
             cancellation: set when the call stops waiting for its decision.
+
+        Returns the update, for `finish_update` or `update_failed`; None if the call was
+        cancelled.
         """
-        until = monotonic() + UPDATE_LIMIT_S
-        update = _Update(before, become, writes, until, noted)
+        update = PendingUpdate(before, become, writes, noted)
         with self._publishing:
             if cancellation is not None and cancellation.cancelled:
-                return
+                return None
             self._updates[before.id] = update
         # This check has to come after the publication: then either this thread sees the
         # other writer, or the other writer sees the update (`is_changing`).
         if before.id in self._being_written:
-            update = self._updates[before.id] = update._replace(overtaken=True)
-        if self.writer is None or (cancellation and cancellation.cancelled):
-            return
-        pod, cgroup = before.pod_cgroup, before.cgroup
-        log_failures(self.writer.carry_out(writes, When.BEFORE, pod, cgroup))
+            update.overtaken = True
+        if self.writer is None or not any(_is_before(write) for write in writes):
+            return update
+        # As at a creation, the cancellation counts when the lock is held.
+        with self.writer.exclusive():
+            if cancellation is not None and cancellation.cancelled:
+                self._end(update)
+                return None
+            self.directly_written.add(before.id)
+            pod, cgroup = before.pod_cgroup, before.cgroup
+            log_failures(self.writer.carry_out(writes, When.BEFORE, pod, cgroup))
         if any(_is_before(w) and w.level is Level.CONTAINER for w in writes):
-            expire = partial(self._expire_update, before.id, update)
+            expire = partial(self._expire_update, update)
             self._scheduler.after(UPDATE_LIMIT_S, expire)
+        return update
 
-    def finish_update(self, container_id: str) -> Job | None:
+    def pending_update(self, container_id: str) -> PendingUpdate | None:
+        """Return the update of a container that was begun last and has no end yet.
+
+        For doors that are told only whose update is done.
+        """
+        return self._updates.get(container_id)
+
+    def finish_update(self, update: PendingUpdate) -> Job | None:
         """Store the result of an update that the runtime has done.
 
         Returns the job that is left to do, if any: storing the record, and the writes
         that come after the update.
         """
-        update = self._updates.pop(container_id, None)
-        if update is None:
-            return None
-        now, become = self._inventory.get(container_id), update.become
+        self._end(update)
+        now, become = self._inventory.get(update.before.id), update.become
         if now is not update.noted and not _has_only_started(update.noted, now):
             # The entry was replaced since the decision: the decision was late, and the
             # runtime has written another answer.
-            update = update._replace(overtaken=True)
+            update.overtaken = True
         if now is not None and now.started:
-            become = become._replace(started=True)
-        update = update._replace(become=become)
+            become = update.become = become._replace(started=True)
         if become.pod.id:  # a container that the runtime does not list has no pod
             self._inventory.put_late(become)
-        changed = become.managed != update.before.managed
-        stores = changed and self._records is not None
-        if not (stores or update.overtaken or any(_is_after(w) for w in update.writes)):
+        records, changed = self._records, become.managed != update.before.managed
+        if records is not None and changed:
+            records.expect(become.id)
+        elif not (update.overtaken or any(_is_after(w) for w in update.writes)):
             return None
-        return partial(self._do_rest, update, stores=stores)
+        return partial(self._do_rest, update, stores=changed)
 
-    def update_failed(self, container_id: str) -> None:
+    def update_failed(self, update: PendingUpdate) -> None:
         """Take back the writes that came before an update that the runtime refused."""
-        update = self._updates.pop(container_id, None)
-        if update is not None:
-            self._write_back(update, "the runtime has refused the update")
+        self._end(update)
+        self._write_back(update, "the runtime has refused the update")
 
-    def _expire_update(self, container_id: str, update: _Update) -> None:
+    def _end(self, update: PendingUpdate) -> None:
+        """Remove an update, unless a later one has taken its place."""
+        with self._publishing:
+            if self._updates.get(update.before.id) is update:
+                del self._updates[update.before.id]
+
+    def _expire_update(self, update: PendingUpdate) -> None:
         """Take back the writes before an update whose end was not reported in time."""
-        if self._updates.get(container_id) is update:
+        if self._updates.get(update.before.id) is update:
             # If the runtime finishes the update later, all values are written again.
-            self._updates[container_id] = update._replace(overtaken=True)
+            update.overtaken = True
             limit = (
                 f"the runtime reported no end of an update for {UPDATE_LIMIT_S:.0f} s"
             )
             self._write_back(update, f"{limit}: the update is taken as failed")
 
-    def _write_back(self, update: _Update, reason: str) -> None:
+    def _write_back(self, update: PendingUpdate, reason: str) -> None:
         entry = self._inventory.get(update.before.id)
         if self.writer is None or entry is None or entry.cgroup is None:
             return
@@ -232,13 +270,14 @@ class PendingWrites:
             )
             log_failures(self.writer.put(entry.files, entry.cgroup))
 
-    def _do_rest(self, update: _Update, *, stores: bool) -> None:
+    def _do_rest(self, update: PendingUpdate, *, stores: bool) -> None:
         become = update.become
         if stores and self._records is not None:
-            self._records.put(become.id, become.managed)
+            self._records.put_expected(become.id, become.managed)
         with self.writing_to(become.id):
             if self.is_changing(become) or self.writer is None:
                 return  # a newer update is under way; its end writes its own values
+            self.directly_written.add(become.id)
             pod, cgroup = become.pod_cgroup, become.cgroup
             log_failures(self.writer.carry_out(update.writes, When.AFTER, pod, cgroup))
             if update.overtaken and cgroup is not None:
@@ -256,7 +295,10 @@ class PendingWrites:
         if self.writer is not None:
             self.writer.claims.end(container_id)
         recorded = self._records is not None and self._records.has(container_id)
-        if not recorded and (entry is None or self.writer is None):
+        written = container_id in self.directly_written
+        self.directly_written.discard(container_id)
+        # A job wakes the background thread, so there is none where nothing is left.
+        if not recorded and not written and not _is_protected(entry):
             return None
         return partial(self._after_removal, container_id, entry)
 
@@ -268,7 +310,7 @@ class PendingWrites:
         if entry.cgroup is not None:
             self.writer.forget(entry.cgroup)
         pod = entry.pod_cgroup
-        if pod is not None and not PROTECTION.isdisjoint(entry.files):
+        if pod is not None and _is_protected(entry):
             log_failures(self.writer.lower(pod))
 
     def pod_removed(self, pod: str | None, containers: Iterable[str]) -> Job | None:
@@ -276,6 +318,7 @@ class PendingWrites:
         for container_id in containers:
             self._starting.pop(container_id, None)
             self._updates.pop(container_id, None)
+            self.directly_written.discard(container_id)
         if self.writer is None or pod is None:
             return None
         return partial(self._after_pod, pod)
@@ -294,6 +337,7 @@ class PendingWrites:
         for gone in self._starting.keys() - set(container_ids):
             self._starting.pop(gone, None)
         self._updates.clear()
+        self.directly_written.intersection_update(container_ids)
         if self.writer is not None:
             pods = self.writer.claims.end_all_but(container_ids)
             self._scheduler.soon(partial(self._sweep, pods))
@@ -309,11 +353,11 @@ class PendingWrites:
     @contextmanager
     def writing_to(self, container_id: str) -> Iterator[None]:
         """Publish that a thread other than the request's writes to a container."""
-        self._being_written.add(container_id)
+        self._being_written.append(container_id)
         try:
             yield
         finally:
-            self._being_written.discard(container_id)
+            self._being_written.remove(container_id)
 
     def is_changing(self, entry: ContainerEntry) -> bool:
         """Whether the runtime is changing a container, or has done so since `entry`.
@@ -330,6 +374,14 @@ class PendingWrites:
     def is_updating(self, container_id: str) -> bool:
         """Whether the runtime was given an update that it has not reported yet."""
         return container_id in self._updates
+
+
+def _is_protected(entry: ContainerEntry | None) -> bool:
+    """Whether a container has memory protection, which counts in the cgroups above."""
+    if entry is None:
+        return False
+    kept = entry.kept.resources.unified if entry.kept is not None else ()
+    return any(file in entry.ours or file in kept for file in PROTECTION)
 
 
 def _is_before(write: Write) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nriplugin.node.observe import container_cgroup
 from nriplugin.node.outcomes import ProtectionWarnings
 from nriplugin.node.protection import without_effect
 
@@ -55,9 +56,11 @@ class ProtectionChecks:
         waiting, self._waiting = self._waiting, []
         for entry, raised in waiting:
             pod = entry.pod_cgroup
-            if pod is not None:
-                self._warnings.log(
-                    without_effect(
-                        self._tree, pod, entry.cgroup, entry.files, raised=raised
-                    )
-                )
+            if pod is None:
+                continue
+            # CRI tells no cgroup. Without it, the container would count as its own
+            # sibling once its cgroup exists.
+            own = entry.cgroup or container_cgroup(self._tree, pod, entry.id)
+            self._warnings.log(
+                without_effect(self._tree, pod, own, entry.files, raised=raised)
+            )

@@ -73,7 +73,10 @@ def test_a_skipped_container_says_why() -> None:
     assert refused.reason.startswith("resources: cpu.quota: 5, expected")
     missed = ContainerEntry("c2")
     assert missed.state is EntryState.SKIPPED
-    assert missed.reason == "it was created while nriplugin was not connected"
+    assert (
+        missed.reason
+        == "it is older than this process, or was created without nriplugin"
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,14 +85,31 @@ def test_a_skipped_container_says_why() -> None:
         ({"files": {"cpu.weight": "59"}}, EntryState.MANAGED),
         ({"outdated": {"cpu.weight": "59"}}, EntryState.MANAGED),
         ({"files": {"cpu.weight": "59"}, "adopted": True}, EntryState.ADOPTED),
-        ({"files": {"cpu.max": "1"}, "drifted": ("cpu.max",)}, EntryState.DRIFTED),
     ],
 )
 def test_the_state_of_a_container(changes: dict[str, Any], state: str) -> None:
     """Drift is what an operator has to see first, then adoption."""
+    inventory = Inventory()
     entry = ContainerEntry("c1")._replace(**changes)
-    assert entry.state is state
+    inventory.put(entry)
+    assert inventory.state_of(entry) is state
     assert entry.reason == ""
+    inventory.note_drift("c1", ("cpu.max",))
+    assert inventory.state_of(entry) is EntryState.DRIFTED
+    assert inventory.drift_of("c1") == ("cpu.max",)
+    inventory.note_drift("c1", ())
+    assert inventory.state_of(entry) is state
+
+
+def test_drift_ends_with_its_container() -> None:
+    """And is not kept for a container that is not there."""
+    inventory = Inventory()
+    inventory.note_drift("c1", ("cpu.max",))
+    assert inventory.drift_of("c1") == ()
+    inventory.put(ContainerEntry("c1"))
+    inventory.note_drift("c1", ("cpu.max",))
+    inventory.drop("c1")
+    assert inventory.drift_of("c1") == ()
 
 
 def test_500_containers_take_less_than_a_megabyte() -> None:

@@ -32,14 +32,14 @@ from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import render_managed
 from nriplugin.node.observe import container_cgroup
 from nriplugin.state.inventory import NO_POD, ContainerEntry, summarise_pod
-from nriplugin.state.lifecycle import decide_creation, with_ownership
+from nriplugin.state.lifecycle import decide_creation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from nriplugin.convert import Resources
     from nriplugin.doors.cri.discovery import Discovery
-    from nriplugin.engine.decision import Decision, Write
+    from nriplugin.engine.decision import Decision
     from nriplugin.state.decision_cache import CachedDecision
     from nriplugin.state.inventory import PodEntry
     from nriplugin.state.lifecycle import Lifecycle
@@ -139,8 +139,6 @@ class Interceptor:
             key, decision.writes, pod_cgroup, cancellation=cancellation
         )
         entry = self._new_entry(entry_of_pod, container, decided)
-        if decided.protects:
-            lifecycle.check_protection(entry, decided)
         if decision.refused or decision.warnings:
             lifecycle.log.note(entry.path, decision)
         if entry.files:
@@ -151,7 +149,7 @@ class Interceptor:
         refused = None
         if any(write.part for write in decision.writes):
             refused = partial(lifecycle.pending.creation_failed, key, pod_cgroup)
-        then = partial(self._created, key, entry, decision.writes)
+        then = partial(self._created, key, entry, decided)
         return Prepared(request, then, refused)
 
     def _new_entry(
@@ -176,17 +174,21 @@ class Interceptor:
         self,
         key: str,
         entry: ContainerEntry,
-        writes: Sequence[Write],
+        decided: CachedDecision,
         response: bytes,
     ) -> None:
         container_id = cri.CreateContainerResponse.FromString(response).container_id
         lifecycle = self._lifecycle
         lifecycle.pending.created(key, container_id)
-        lifecycle.pending.wait_for_start(container_id, writes)
         if entry.pod.described is not None:
             lifecycle.inventory.put_pod_late(entry.pod)
         kept = None if entry.kept is None else entry.kept._replace(id=container_id)
-        lifecycle.inventory.put_late(entry._replace(id=container_id, kept=kept))
+        entry = entry._replace(id=container_id, kept=kept)
+        if not lifecycle.inventory.put_late(entry):
+            return  # another call has removed the container meanwhile
+        lifecycle.pending.wait_for_start(container_id, decided.decision.writes)
+        if decided.protects:
+            lifecycle.check_protection(entry, decided)
 
     def _started(self, request: bytes, response: bytes) -> Rest | None:
         container_id = cri.ContainerRequest.FromString(request).container_id
@@ -220,9 +222,12 @@ class Interceptor:
         lifecycle, plan = self._lifecycle, self._lifecycle.plan
         noted = lifecycle.inventory.get(message.container_id)
         entry = noted or self._discovery.container(message.container_id)
-        entry = self._located(entry or ContainerEntry(message.container_id))
-        pod = _described(self._pod_entry(entry.pod.id), plan)
-        entry, container = self._owned(entry, pod, plan)
+        entry = entry or ContainerEntry(message.container_id)
+        of_pod = self._pod_entry(entry.pod.id)
+        if of_pod.id:  # the entry may be older than what is known of its pod
+            entry = entry._replace(pod=of_pod)
+        pod = _described(of_pod, plan)
+        entry, container = self._owned(self._located(entry), pod, plan)
         asked = resources_of(message.linux)
         decision = lifecycle.decide_update(plan, entry, pod, container, asked)
         return self._prepared(request, message, entry, noted, decision, cancellation)
@@ -270,14 +275,16 @@ class Interceptor:
         kept = _after_update(entry.kept or Container(id=entry.id), sent, decision)
         numbers = numbers_of(kept.resources)
         become = entry.after(decision, sent.unified, numbers)._replace(kept=kept)
-        pending = self._lifecycle.pending
-        pending.begin_update(entry, become, decision.writes, noted, cancellation)
+        pending, writes = self._lifecycle.pending, decision.writes
+        update = pending.begin_update(entry, become, writes, noted, cancellation)
         if _put(decision, message.linux):
             request = message.SerializeToString()
+        if update is None:
+            return Prepared(request)
         return Prepared(
             request,
-            lambda response: pending.finish_update(entry.id),
-            partial(pending.update_failed, entry.id),
+            lambda response: pending.finish_update(update),
+            partial(pending.update_failed, update),
         )
 
     # The end
@@ -300,6 +307,8 @@ class Interceptor:
         described = None if known is None else known.described
         oci_runtime = None if described is None else described.oci_runtime
         pod = pod_of(message.sandbox_config, oci_runtime)
+        if known is not None and described == pod:
+            return known  # all containers of a pod share one description
         return summarise_pod(sandbox_id, pod, describe=True)
 
     def _pod_entry(self, sandbox_id: str) -> PodEntry:
@@ -317,7 +326,7 @@ class Interceptor:
         """Return the entry and its container, with the values that nriplugin set."""
         kept = entry.kept or Container(id=entry.id)
         entry = self._lifecycle.own(entry, pod, kept, None, plan)
-        return entry, with_ownership(kept, entry)
+        return entry, self._lifecycle.with_ownership(kept, entry, plan)
 
     def _located(self, entry: ContainerEntry) -> ContainerEntry:
         """Return the entry with the container's cgroup, which CRI messages lack."""

@@ -39,9 +39,8 @@ from nriplugin.node.observe import held, memory_use
 from nriplugin.node.outcomes import log_failures
 from nriplugin.state.corrections import Correction
 from nriplugin.state.decision_summary import summarise
-from nriplugin.state.inventory import NO_POD, summarise_pod
+from nriplugin.state.inventory import PodEntry, summarise_pod
 from nriplugin.state.learning import Weighted
-from nriplugin.state.lifecycle import with_ownership
 from nriplugin.state.ownership import Ownership
 
 if TYPE_CHECKING:
@@ -115,7 +114,6 @@ class Adoption:
         lifecycle = self._lifecycle
         existing_ids = {container.id for container in containers}
         before = lifecycle.inventory.snapshot()
-        lifecycle.pending.keep_only(existing_ids)
         if not lifecycle.plan.inactive:
             shown = self.release >= SHOWS_UNIFIED
             lifecycle.learning.learn_curve(_weighted(containers), shows_unified=shown)
@@ -127,16 +125,20 @@ class Adoption:
         complete = not plan.numbers_only or self.adopt is not None or self.repairs
         for message in containers:
             pod = by_id.get(message.pod_sandbox_id, _NO_POD)
-            of_pod = entries.get(message.pod_sandbox_id, NO_POD)
-            entry = existing_entry(message, of_pod)
+            of_pod = entries.get(message.pod_sandbox_id)
+            entry = existing_entry(
+                message, of_pod or PodEntry(id=message.pod_sandbox_id)
+            )
+            if message.id in before:
+                entry = entry._replace(adopted=before[message.id].adopted)
             record = lifecycle.ownership.records.get(message.id)
             record = record or managed_of(message, pod)
             found.entries[message.id] = _entry_from(record, entry, before)
-            if complete or _may_be_stale(message, record):
-                try:
+            try:
+                if complete or _may_be_stale(message, record):
                     _Look(lifecycle, message, pod, entry).add(found, complete=complete)
-                except (ConversionError, HandlerFailed):
-                    continue  # the container runs, so its values stay as they are
+            except (ConversionError, HandlerFailed):
+                continue  # the container runs, so its values stay as they are
         lifecycle.inventory.replace(entries, found.entries)
         return self._correct_all(found)
 
@@ -316,7 +318,7 @@ class _Look:
         container = read_existing(message)
         annotated = managed_of(message, pod)
         self._entry = lifecycle.own(entry, pod, container, annotated, self._plan)
-        self._container = with_ownership(container, self._entry)
+        self._container = lifecycle.with_ownership(container, self._entry, self._plan)
         self._shown = lifecycle.ownership.shows(container)
         self._cgroup = entry.cgroup
         self._stored = self._stored_values()

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.api import view_pb2 as view
 from nriplugin.convert.readers import core_from_nri
-from nriplugin.doors.nri.messages import read_container, read_pod
+from nriplugin.doors.nri.messages import decode_pod, read_container, read_pod
 from nriplugin.doors.nri.plugin import NodePlugin, existing
 from nriplugin.doors.nri.responses import adjustment, update_response
 from nriplugin.engine.decide import decide_update
@@ -19,6 +18,7 @@ from nriplugin.state.lifecycle import decide_creation
 
 if TYPE_CHECKING:
     from nriplugin.api import nri_pb2 as nri
+    from nriplugin.api import view_pb2 as view
 
 
 class DryRunPlugin(Plugin):
@@ -37,7 +37,7 @@ class DryRunPlugin(Plugin):
         plan = self._lifecycle.plan
         if plan.inactive:
             return None
-        pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
+        pod = read_pod(decode_pod(request.pod), plan.curves)
         container = read_container(request.container)
         response: nri.CreateContainerResponse | None = decide_creation(
             plan, pod, container, adjustment
@@ -51,7 +51,8 @@ class DryRunPlugin(Plugin):
         plan = self._lifecycle.plan
         if plan.facts.cgroup_version != 2:
             return None
-        pod, entry, container = existing(self._lifecycle, request, plan)
+        pod = read_pod(decode_pod(request.pod), plan.curves)
+        entry, container = existing(self._lifecycle, request, pod, plan)
         if plan.inactive and not entry.ours:
             return None
         asked = core_from_nri(request.linux_resources)

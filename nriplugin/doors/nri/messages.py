@@ -34,6 +34,11 @@ _GROUP_PREFIXES = (b"volcano.sh/", b"scheduling.k8s.io/")
 _CRIO_METADATA = "io.kubernetes.cri-o.Metadata"
 
 
+def decode_pod(payload: bytes) -> view.PodSandbox:
+    """Return the pod of a request; called at most once for each request."""
+    return view.PodSandbox.FromString(payload)
+
+
 def read_pod(pod: view.PodSandbox, curves: Mapping[str, Curve]) -> Pod:
     """Return a pod; `curves` has the recognised curves of pods by their UID."""
     uid = pod.uid

@@ -13,6 +13,7 @@ container of a known pod where only the container's numbers count.
 from __future__ import annotations
 
 import logging
+import threading
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from nriplugin.api import view_pb2 as view
 from nriplugin.convert.readers import core_from_nri
 from nriplugin.doors.nri.adoption import Adoption
 from nriplugin.doors.nri.messages import (
+    decode_pod,
     existing_entry,
     managed_of,
     name_of,
@@ -31,14 +33,13 @@ from nriplugin.doors.nri.messages import (
 )
 from nriplugin.doors.nri.responses import update_response
 from nriplugin.engine.decide import decide_update
-from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError, RequestFails
 from nriplugin.kube.annotations import SUFFIX
 from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 from nriplugin.state.corrections import Correction
 from nriplugin.state.inventory import NO_FILES, ContainerEntry, PodEntry
-from nriplugin.state.lifecycle import after_update, with_ownership
+from nriplugin.state.lifecycle import NO_POD, after_update
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,14 +48,13 @@ if TYPE_CHECKING:
     from nriplugin.config import Config
     from nriplugin.convert import Resources
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.model import Container
+    from nriplugin.engine.model import Container, Pod
     from nriplugin.state.decision_cache import CachedDecision
     from nriplugin.state.lifecycle import Lifecycle
     from nriplugin.state.plan import Plan
 
 _log = logging.getLogger(__name__)
 
-_NO_POD = Pod()
 # Searched for in a pod's bytes, which costs less than a loop over its annotations.
 _OUR_SUFFIX = SUFFIX.encode()
 
@@ -85,6 +85,7 @@ class NodePlugin(Plugin):
         self.lifecycle = lifecycle
         self._adoption = Adoption(lifecycle, self.enqueue_update)
         self._unreadable_because = unreadable_because
+        self._applying = threading.Lock()
 
     def close(self) -> None:
         """Stop the background work and close the direct writer."""
@@ -97,16 +98,19 @@ class NodePlugin(Plugin):
 
     def apply(self, config: Config) -> None:
         """Put a configuration in force, also while serving."""
-        self.lifecycle.apply(config)
-        self.failure_policy = config.failure_policy
-        self._adoption.adopt = config.adopt if config.adopt.enabled else None
-        repairs = config.repair.enabled
-        if repairs and self.lifecycle.pending.writer is None:
-            _log.warning("repair: on, but direct writes are off: nothing is repaired")
-            repairs = False
-        self._adoption.repairs = repairs
-        repair = self.lifecycle.corrections.repair if repairs else None
-        self.lifecycle.scheduler.every(config.repair.every_seconds, repair)
+        with self._applying:  # the runtime and the file may both bring one
+            self.lifecycle.apply(config)
+            self.failure_policy = config.failure_policy
+            self._adoption.adopt = config.adopt if config.adopt.enabled else None
+            repairs = config.repair.enabled
+            if repairs and self.lifecycle.pending.writer is None:
+                _log.warning(
+                    "repair: on, but direct writes are off: nothing is repaired"
+                )
+                repairs = False
+            self._adoption.repairs = repairs
+            repair = self.lifecycle.corrections.repair if repairs else None
+            self.lifecycle.scheduler.every(config.repair.every_seconds, repair)
 
     # Once per connection
 
@@ -132,6 +136,7 @@ class NodePlugin(Plugin):
     ) -> list[nri.ContainerUpdate] | None:
         """Learn from the existing containers; return corrections of their values."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
+        self.lifecycle.pending.keep_only({container.id for container in containers})
         if self.plan.facts.cgroup_version != 2:
             return None
         return self._adoption.synchronize(pods, containers)
@@ -152,14 +157,14 @@ class NodePlugin(Plugin):
         if plan.inactive:
             return None
         message = request.container
-        known_pod = lifecycle.inventory.pod(message.pod_sandbox_id)
+        sandbox_id = message.pod_sandbox_id
+        known_pod = lifecycle.inventory.pod(sandbox_id) if sandbox_id else None
         if plan.numbers_only and known_pod is not None:
-            pod = _NO_POD
+            pod = NO_POD
         else:
-            decoded = view.PodSandbox.FromString(request.pod)
-            pod = read_pod(decoded, plan.curves)
+            pod = read_pod(decode_pod(request.pod), plan.curves)
             if known_pod is None:
-                known_pod = pod_entry(message.pod_sandbox_id, pod, request.pod)
+                known_pod = pod_entry(sandbox_id, pod, request.pod)
                 lifecycle.inventory.put_pod(known_pod)
             if not (plan.numbers_only or lifecycle.learning.files_known):
                 entry = ContainerEntry(
@@ -190,7 +195,8 @@ class NodePlugin(Plugin):
             return None
         message = request.container
         noted = lifecycle.inventory.get(message.id)
-        pod, entry, container = existing(lifecycle, request, plan)
+        pod = read_pod(decode_pod(request.pod), plan.curves)
+        entry, container = existing(lifecycle, request, pod, plan)
         if plan.inactive and not entry.ours:
             return None
         asked = core_from_nri(request.linux_resources)
@@ -220,11 +226,11 @@ class NodePlugin(Plugin):
         if plan.facts.cgroup_version != 2:
             return None
         message = request.container
+        pod = read_pod(decode_pod(request.pod), plan.curves)
         try:
-            pod, entry, container = existing(lifecycle, request, plan)
+            entry, container = existing(lifecycle, request, pod, plan)
             asked = core_from_nri(request.linux_resources)
         except ConversionError as exc:
-            pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
             managed = managed_of(message, pod)
             fails = plan.config.base.resources.fail_lost_update
             if managed and managed.files and fails:
@@ -251,7 +257,7 @@ class NodePlugin(Plugin):
         lifecycle, plan = self.lifecycle, self.plan
         if lifecycle.inventory.get(entry.id) is not entry:
             return
-        pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
+        pod = read_pod(decode_pod(request.pod), plan.curves)
         container = read_existing(request.container)._replace(
             ours=entry.ours, others=entry.others
         )
@@ -268,7 +274,9 @@ class NodePlugin(Plugin):
         self, pod: object, container: view.Container
     ) -> None:
         """Store the result of an update; leave its writes to the background thread."""
-        rest = self.lifecycle.pending.finish_update(container.id)
+        pending = self.lifecycle.pending
+        update = pending.pending_update(container.id)
+        rest = None if update is None else pending.finish_update(update)
         if rest is not None:
             self.lifecycle.scheduler.soon(rest)
 
@@ -289,15 +297,14 @@ class NodePlugin(Plugin):
 
 
 def existing(
-    lifecycle: Lifecycle, request: view.UpdateContainerRequest, plan: Plan
-) -> tuple[Pod, ContainerEntry, Container]:
-    """Return the pod, the entry and the container that an update is about.
+    lifecycle: Lifecycle, request: view.UpdateContainerRequest, pod: Pod, plan: Plan
+) -> tuple[ContainerEntry, Container]:
+    """Return the entry and the container that an update is about.
 
     Raises:
-        ConversionError: a number in the request has no meaning.
+        ConversionError: a number of the container has no meaning.
     """
     message = request.container
-    pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
     container = read_existing(message)
     entry = lifecycle.inventory.get(message.id)
     if entry is None:
@@ -305,7 +312,7 @@ def existing(
         entry = existing_entry(message, of_pod)
     annotated = None if entry.owned else managed_of(message, pod)
     entry = lifecycle.own(entry, pod, container, annotated, plan)
-    return pod, entry, with_ownership(container, entry)
+    return entry, lifecycle.with_ownership(container, entry, plan)
 
 
 def fallback_decision(

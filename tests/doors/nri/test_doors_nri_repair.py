@@ -164,7 +164,10 @@ def test_a_container_without_a_cgroup_is_no_trouble(
 def test_a_container_that_is_removed_is_forgotten_everywhere(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By us at once, and by the executor and its journal soon."""
+    """The inventory forgets it at once, the journal's entries go with a job."""
+    node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
+    repair(node)
+    node.written()
     forgotten: list[str] = []
     monkeypatch.setattr(
         node.plugin.lifecycle.pending.writer, "forget", forgotten.append
