@@ -162,7 +162,7 @@ def test_a_record_that_is_stored_late_does_not_outlive_its_container(
     plugin.update_container(
         updating(pod_at(), container_at(), asking(limit_bytes=GIB * 2))
     )
-    seen = messages.view.Container.FromString(container_at().SerializeToString())
+    seen = view.Container.FromString(container_at().SerializeToString())
     plugin.post_update_container(b"", seen)
     plugin.remove_container(b"", seen)
     background.work()
