@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # server, so without a limit streams could take all threads and block every other call.
 MAX_STREAMS = 128
 
-STOPPING = "nriplugin: the proxy stops"
+STOPPING = "nriplugin: the proxy is stopping"
 
 # Metadata keys that describe one connection only. gRPC adds its own on the next one.
 _PER_CONNECTION = frozenset({"user-agent"})
@@ -38,7 +38,10 @@ _NO_DEADLINE_S = 10 * 365 * 86400.0
 
 
 class Forwarder:
-    """Forwards calls to one runtime. All methods run on threads of the gRPC server."""
+    """Forwards calls to one runtime, on threads of the gRPC server.
+
+    Only `stop` is called on another thread.
+    """
 
     def __init__(
         self, channel: grpc.Channel, when_unavailable: Callable[[], None]
@@ -67,7 +70,7 @@ class Forwarder:
         future: Any = call.future(
             request, timeout=_timeout_s(context), metadata=passed(_metadata(context))
         )
-        if not context.add_callback(future.cancel):
+        if not context.add_callback(future.cancel):  # the caller is gone already
             future.cancel()
         response: bytes = b""
         # The exceptions can be dropped, because `_finish` reads the same status from
