@@ -216,7 +216,10 @@ class Adoption:
     def _send_and_write(
         self, corrections: Sequence[Correction], at_once: int, out: Outgoing
     ) -> None:
-        """Have the runtime write its part, with direct writes before and after it."""
+        """Have the runtime write its part, with direct writes before and after it.
+
+        Corrections beyond `at_once` are done later, by direct writes alone.
+        """
         lifecycle = self._lifecycle
         writer, soon = lifecycle.pending.writer, lifecycle.scheduler.soon
         assert writer is not None
@@ -242,7 +245,10 @@ class Adoption:
                 out.updates.append(files_update(one.was.id, one.for_runtime()))
 
     def correct(self, one: Correction) -> None:
-        """Correct one container, on the background thread."""
+        """Correct one container, on the background thread.
+
+        Without direct writes, a runtime that may hang on updates is not sent any.
+        """
         if self._lifecycle.pending.writer is not None:
             self._write(one)
         elif one.for_runtime() and self.release >= TAKES_UPDATES:
