@@ -1,15 +1,16 @@
 """Direct writes that happen before or after the runtime's own writes to a container.
 
 Writes before a creation or an update are done while the runtime waits for the answer.
-Writes after a creation are done when the container is about to start, and writes after
-an update when the runtime has reported the end of the update. When a container ends,
-its claims, its journal entries and its part of the sums above it are removed.
+Writes after a creation are done when the container starts, and writes after an update
+when the runtime has reported the end of the update. When a container ends, its claims,
+its journal entries and its part of the sums above it are removed.
 
-The background thread writes to containers, too (corrections.py). It and the request
-thread never hold a lock while the kernel writes. Instead each first publishes what it
-is about to do and then looks at what the other one has published, so at least one of
-the two sees the other: either the background thread does not write to the container, or
-the update is marked as overtaken and its values are written once more at its end.
+The background thread writes to containers, too (corrections.py). No lock is held for
+the length of an update, because the runtime does a part of it. Instead the request
+thread and the background thread each publish first what they are about to do, and then
+look at what the other one has published. So at least one of the two sees the other:
+either the background thread does not write to the container, or the update is marked as
+overtaken and its values are written once more at its end.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class PendingWrites:
         self._inventory = inventory
         self._scheduler = scheduler
         self._records = records
+        # By container ID: writes that wait for the start, and updates under way.
         self._starting: dict[str, Sequence[Write]] = {}
         self._updates: dict[str, PendingUpdate] = {}
         # IDs of containers with values that were written directly, so that the runtime
@@ -154,7 +156,8 @@ class PendingWrites:
     def start(self, container_id: str, pod: str | None, cgroup: str | None) -> None:
         """Do the writes that waited for the start, and end the container's claim.
 
-        The container's cgroup exists at this moment, and no process runs in it yet.
+        The container's cgroup exists at this moment. With NRI no process runs in it
+        yet; with CRI the runtime has just started the container.
         """
         writes = self._starting.pop(container_id, None)
         if self.writer is not None:

@@ -117,7 +117,7 @@ def test_one_cgroup_is_one_line(root: Path, spelled: str) -> None:
     assert [row["cgroup"] for row in rows] == [POD, CONTAINER, INNER]
 
 
-def test_tasks_that_cannot_be_seen_are_told_of(root: Path) -> None:
+def test_tasks_that_cannot_be_seen_are_reported(root: Path) -> None:
     """Standard error says how many tasks are missing, and what to do."""
     (root / CONTAINER[1:] / "cgroup.threads").write_text("0\n0\n")
     done = load(*options(root))

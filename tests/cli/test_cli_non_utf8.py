@@ -18,7 +18,7 @@ from support.trees import CONTAINER, add_v2, make_v2
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Of a machine on which text that is no UTF-8 cannot be printed.
+# The environment of a machine on which text that is not UTF-8 cannot be printed.
 STRICT = ENVIRON | {"PYTHONIOENCODING": "utf-8:strict"}
 NAME = os.fsdecode(b"\xff")
 POD = (
@@ -148,8 +148,10 @@ def test_a_bundle_of_any_name(bundle: bytes) -> None:
         assert line.startswith(b"nriplugin: hook: ")
 
 
-def test_a_hook_is_not_told_of_a_file_that_it_would_not_find(place: Path) -> None:
-    """JSON cannot hold the name, so `install` refuses the configuration file."""
+def test_install_refuses_a_configuration_file_that_json_cannot_name(
+    place: Path,
+) -> None:
+    """JSON cannot hold the name, so the hook could not find the file."""
     run("hook", "install", "--hooks-dir", "host", "--state-dir", NAME)
     assert list((place / "host").glob("*.json")) == []
     run("hook", "install", "--hooks-dir", "host", "--state-dir", "über")

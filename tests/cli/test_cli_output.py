@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# As in a shell: what Python buffers by itself has to stay buffered.
+# As in a shell: Python has to buffer its output as usual.
 ENVIRON = {key: os.environ[key] for key in os.environ if key != "PYTHONUNBUFFERED"}
 POD = """\
 ---
@@ -51,7 +51,7 @@ def full() -> Iterator[int]:
 
 
 def cli(*arguments: str, **streams: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run a command; what is not given of its streams is kept."""
+    """Run a command; streams that are not given are captured."""
     kept = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.run(
         [sys.executable, "-m", "nriplugin", *arguments],
@@ -125,8 +125,8 @@ def test_a_full_disk_is_one_line(command: str, node: Path) -> None:
         ("version", 0),
     ],
 )
-def test_errors_that_nobody_reads(stderr: Any, command: str, code: int) -> None:
-    """A closed standard error does not change the exit code."""
+def test_a_closed_standard_error(stderr: Any, command: str, code: int) -> None:
+    """It does not change the exit code."""
     with stderr() as fd:
         assert cli(*command.split(), stderr=fd).returncode == code
 
@@ -151,7 +151,7 @@ def test_what_went_wrong_counts_for_more_than_a_reader(node: Path) -> None:
         (("--of-another-version", "--failure-policy", "fail"), 1),
     ],
 )
-def test_a_hook_does_its_work_for_nobodys_ears(
+def test_a_hook_works_with_closed_streams(
     stdout: Any, stderr: Any, options: tuple[str, ...], code: int, tmp_path: Path
 ) -> None:
     """Whether a container starts does not depend on who reads the hook's output."""
@@ -164,8 +164,8 @@ def test_a_hook_does_its_work_for_nobodys_ears(
 
 
 @pytest.mark.parametrize("stderr", [gone, full])
-def test_half_an_upgrade_for_nobodys_ears(stderr: Any) -> None:
-    """A missing module does not stop a container, even with closed streams."""
+def test_a_missing_module_with_closed_streams(stderr: Any) -> None:
+    """It does not stop a container from starting."""
     script = "import sys; sys.modules['nriplugin.policy'] = None\n"
     script += "from nriplugin.cli.main import main; sys.exit(main(['hook']))"
     with stderr() as fd:

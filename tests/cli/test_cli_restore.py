@@ -159,7 +159,7 @@ def test_a_corrupt_journal_is_one_line(
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """Do something as nobody; a user other than root has no rights to lay down."""
+    """Run a function as the user `nobody`, if the test runs as root."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(65534)

@@ -1,4 +1,4 @@
-"""What holds for any input: the curves, the way back, refusal and nothing worse."""
+"""Properties that hold for any input: the curves, the way back, and refusals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_curve_never_falls_and_stays_in_range(curve: Curve) -> None:
     "shares", [-(1 << 70), -1, 0, MAX_SHARES + 1, 1 << 64, 1 << 700]
 )
 def test_a_curve_clamps(curve: Curve, shares: int) -> None:
-    """What is out of range has the weight of the nearer end."""
+    """Shares out of range have the weight of the nearer end."""
     assert weight_of(shares, curve) == (1 if shares < MIN_SHARES else 10_000)
 
 
@@ -132,7 +132,7 @@ def ordinary(draw: st.DrawFn) -> Resources:
 def test_the_way_back_leads_to_the_same_resources(
     given: Resources, curve: Curve
 ) -> None:
-    """Files lead back to what was given; shares to fewer of the same weight, or one."""
+    """Files convert back; shares to fewer of the same weight, or to one."""
     conversion = convert(given, curve)
     back = from_oci(reverse(conversion.files, curve))
     wanted = given._replace(unified={}, shares=back.shares)

@@ -1,4 +1,4 @@
-"""What a conversion says beside its files: order, rules, what was left out, errors."""
+"""The order, rules, notes and errors that a conversion gives beside its files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nriplugin.errors import ConversionError
 GIB = 1 << 30
 DEVICE = {"major": 8, "minor": 0}
 
-# A document per field, with what the field needs beside it.
+# A document per field, with the other fields that it needs.
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "cpu.idle": {"cpu": {"idle": 0}},
     "cpu.shares": {"cpu": {"shares": 1024}},
@@ -48,7 +48,7 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "unified": {"unified": {"memory.high": "1"}},
 }
 
-# As they are written one by one; unified files that nothing derives are at the end.
+# The order of writing; unified files that nothing derives are at the end.
 ORDER = [
     "cpu.idle",
     "cpu.weight",
@@ -168,7 +168,7 @@ def test_a_weight_names_its_curve(curve: Curve) -> None:
 
 
 def test_nothing_gives_nothing() -> None:
-    """No resources have no files, and nothing is said about them."""
+    """Empty resources have no files and no notes."""
     conversion = convert(Resources())
     assert (conversion.derived, conversion.dropped, conversion.clamped) == ([], [], [])
 
@@ -371,7 +371,7 @@ def test_swap_needs_a_limit_of_its_own_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said", "expected"),
+    ("given", "wrong", "expected"),
     [
         (Resources(shares=-1), "cpu.shares: -1", "0 or more"),
         (Resources(idle=2), "cpu.idle: 2", "0 or 1"),
@@ -430,14 +430,14 @@ def test_swap_needs_a_limit_of_its_own_kind() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_errors_say_field_value_and_what_was_expected(
-    given: Resources, said: str, expected: str
+    given: Resources, wrong: str, expected: str
 ) -> None:
     """An error is one line: the field, the value, what was expected."""
     with pytest.raises(ConversionError) as caught:
         convert(given)
     text = str(caught.value)
-    assert text.startswith(f"{said}, expected ")
-    assert expected in text.removeprefix(said)
+    assert text.startswith(f"{wrong}, expected ")
+    assert expected in text.removeprefix(wrong)
     assert len(text.splitlines()) == 1
 
 
@@ -487,5 +487,5 @@ def test_devices_of_rdma_have_a_line_each() -> None:
     ],
 )
 def test_bytes_are_read_as_the_kernel_reads_them(text: str, amount: object) -> None:
-    """With its units; what it refuses is no amount."""
+    """With the kernel's units; a text that the kernel refuses is no amount."""
     assert bytes_in(text) == amount

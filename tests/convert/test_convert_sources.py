@@ -1,4 +1,4 @@
-"""What the sources mean by nothing, 0 and a negative number, and may not say."""
+"""Meanings of an absent field, 0 and a negative number in each source, and errors."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_table_has_every_field() -> None:
     ("attribute", "value", "meaning"), cases(list(ROWS), zero_is_given=True)
 )
 def test_numbers_in_oci(attribute: str, value: int, meaning: object) -> None:
-    """In OCI JSON a 0 can be a 0, and what is negative depends on the field."""
+    """In OCI JSON a 0 can be a 0; the meaning of a negative number is per field."""
     assert_reads(lambda: oci(attribute, value), attribute, meaning)
 
 
@@ -144,7 +144,7 @@ def test_nothing_in_oci(attribute: str, absent: bool) -> None:
     ),
 )
 def test_numbers_in_nri(attribute: str, value: int, meaning: object) -> None:
-    """In NRI a 0 is never given, and what is negative depends on the field."""
+    """In NRI a 0 is "not given"; the meaning of a negative number is per field."""
     message = nri_message(attribute, value)
     assert_reads(lambda: from_nri(message), attribute, meaning)
 
@@ -160,7 +160,7 @@ def test_nothing_in_nri() -> None:
     ("attribute", "value", "meaning"), cases(list(CRI_NAMES), zero_is_given=False)
 )
 def test_numbers_in_cri(attribute: str, value: int, meaning: object) -> None:
-    """In CRI a 0 is never given, and what is negative depends on the field."""
+    """In CRI a 0 is "not given"; the meaning of a negative number is per field."""
     message = cri_message(**{CRI_NAMES[attribute]: value})
     assert_reads(lambda: from_cri(message), attribute, meaning)
 
@@ -246,7 +246,7 @@ def test_texts_and_lists_of_cri() -> None:
     )
 
 
-# What has no file
+# Fields without a file
 
 V1_OCI: dict[str, object] = {
     "cpu.realtimeRuntime": 950_000,
@@ -300,7 +300,7 @@ def test_what_has_no_file_is_kept_from_nri() -> None:
     ],
 )
 def test_a_switch_that_is_off_asks_for_nothing(document: object) -> None:
-    """What says "leave it as it is" is not reported as left out."""
+    """A value that means "leave it as it is" is not reported as left out."""
     assert from_oci(document) == Resources(unified={})
 
 

@@ -1,4 +1,4 @@
-"""Ours next to what kernels, runtimes and agents did (tests/data/vectors.json)."""
+"""Conversions compared with kernels, runtimes and agents (tests/data/vectors.json)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NODE = "only the node knows: "
-STATE = "depends on what the file said before: "
+STATE = "depends on the earlier content of the file: "
 
 FUNCTIONS = Exceptions(
     {
@@ -107,7 +107,7 @@ NOT_CONVERTED = {
     "koordlet/cfsQuotaBurst/": "a policy, not a conversion",
 }
 
-# What a file of a new cgroup holds.
+# The contents of a new cgroup's files.
 UNTOUCHED = {
     "cpu.weight": "100",
     "cpu.idle": "0",
@@ -318,8 +318,8 @@ def test_files_are_what_runc_writes(vector: Vector) -> None:
         RUNTIME.compare(vector.id, REFUSED, REFUSED if vector.error else vector.expect)
         return
     if vector.error:
-        told = bool(conversion.clamped or conversion.dropped)
-        RUNTIME.compare(vector.id, "told" if told else "not told", "told")
+        noted = bool(conversion.clamped or conversion.dropped)
+        RUNTIME.compare(vector.id, "noted" if noted else "not noted", "noted")
         return
     ours = in_the_cgroup(conversion.files, vector.expect)
     RUNTIME.compare(vector.id, ours, vector.expect)

@@ -84,7 +84,7 @@ def wait_for(background: BackgroundThread) -> None:
     assert done.wait(PATIENCE_S)
 
 
-def keepers() -> list[threading.Thread]:
+def background_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "background"]
 
 
@@ -113,11 +113,11 @@ def test_a_job_that_fails_is_logged_and_the_next_one_done(
 
 def test_without_a_job_there_is_no_thread() -> None:
     """The first job starts the thread."""
-    before = len(keepers())
+    before = len(background_threads())
     background = BackgroundThread()
     background.paced((), 1)
     background.every(1, None)
-    assert len(keepers()) == before
+    assert len(background_threads()) == before
     background.stop()
 
 

@@ -184,7 +184,7 @@ def test_the_swap_of_a_configmap_is_seen(tmp_path: Path, applied: Applied) -> No
     for name, policy in (("..1", "ignore"), ("..2", "fail  ")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text(f"failurePolicy: {policy}")
-        # Of the same length, and as if of the same moment: only the inode tells.
+        # The same size and modification time: only the inode differs.
         os.utime(tmp_path / name / "config.yaml", ns=(1, 1))
     (tmp_path / "..data").symlink_to("..1")
     path = tmp_path / "config.yaml"
@@ -317,7 +317,7 @@ def test_the_thread_looks_at_every_interval_until_it_is_stopped(
     watch.start()
     watch.stop()
     assert waited == [7.0] * 5
-    # Two looks read; the third sees nothing new; a reload reads again.
+    # Two checks read the file; the third sees no change; a reload reads again.
     assert len(applied.configs) == 2
 
 

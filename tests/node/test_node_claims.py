@@ -1,4 +1,4 @@
-"""Direct writes: parts of sums that no cgroup shows yet, and concurrent writers."""
+"""Direct writes: claims on sums, and several threads that write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = "b" * 64
 
 
 class Clock:
-    """A time that passes when a test says so."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -50,7 +50,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def writer(kernel: Kernel, clock: Clock, tmp_path: Path) -> Iterator[DirectWriter]:
-    """A DirectWriter that has raised all above a first container of 4 pages."""
+    """A DirectWriter that has raised the cgroups above a first container of 4 pages."""
     with Journal(str(tmp_path)) as journal:
         tree = kernel.tree
         writer = DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0))
@@ -65,15 +65,15 @@ def low(pages: int) -> Any:
 
 
 def raised(kernel: Kernel) -> list[int]:
-    """Return the pages of all above, from the top."""
+    """Return the protection of the cgroups above, in pages, from the top."""
     paths = (KUBEPODS, QOS, POD)
     return [int(kernel.files.get(f"{one}/{LOW}", "0")) // PAGE for one in paths]
 
 
-def test_a_promise_outlives_the_removal_of_a_sibling(
+def test_a_claim_outlives_the_removal_of_a_sibling(
     writer: DirectWriter, kernel: Kernel
 ) -> None:
-    """The new container has no cgroup yet, then one without a value, then its own."""
+    """The container has no cgroup, then one without a value, then its own value."""
     writer.prepare_creation([low(3)], POD, "c2", NAME)
     assert raised(kernel) == [7, 7, 7]
     kernel.remove(FIRST)
@@ -94,30 +94,28 @@ def test_a_promise_outlives_the_removal_of_a_sibling(
     assert raised(kernel) == [0, 0, 0]
 
 
-def test_a_promise_that_is_not_kept_is_taken_back(
+def test_a_claim_of_a_refused_container_is_ended(
     writer: DirectWriter, kernel: Kernel
 ) -> None:
-    """The runtime has refused the container, and says so."""
+    """The sums are lowered again."""
     writer.prepare_creation([low(3)], POD, "c2", NAME)
     writer.claims.end("c2")
     writer.lower(POD)
     assert raised(kernel) == [4, 4, 4]
 
 
-def test_a_promise_of_which_nothing_is_heard_ends_by_itself(
-    writer: DirectWriter, kernel: Kernel, clock: Clock
-) -> None:
-    """And what was raised for it is taken back with the next container that goes."""
+def test_a_claim_expires(writer: DirectWriter, kernel: Kernel, clock: Clock) -> None:
+    """Its sums are lowered when the next container ends."""
     writer.prepare_creation([low(3)], POD, "c2", NAME)
     clock.now += CLAIM_LIFETIME_S
     writer.lower(f"{QOS}/podother")
     assert raised(kernel) == [4, 4, 4]
 
 
-def test_containers_that_do_not_exist_were_promised_nothing(
+def test_claims_of_containers_that_do_not_exist_are_ended(
     writer: DirectWriter,
 ) -> None:
-    """A new connection tells all containers that there are."""
+    """A new connection lists all containers that exist."""
     for key in ("c2", "c3"):
         writer.prepare_creation([low(3)], POD, key, "")
     assert writer.claims.end_all_but({"c3"}) == {POD}
@@ -130,7 +128,7 @@ def test_containers_that_do_not_exist_were_promised_nothing(
 def test_a_container_is_known_by_its_id_once_it_has_one(
     writer: DirectWriter, kernel: Kernel
 ) -> None:
-    """Its cgroup is then recognised by it, and its part is not counted twice."""
+    """Its cgroup is recognised by the ID, so its part is not counted twice."""
     writer.prepare_creation([low(3)], POD, "creation 1")
     kernel.add(SECOND)
     kernel.files[f"{SECOND}/{LOW}"] = str(3 * PAGE)
@@ -139,10 +137,10 @@ def test_a_container_is_known_by_its_id_once_it_has_one(
     assert raised(kernel) == [7, 7, 7]
 
 
-def test_an_update_of_a_container_replaces_its_promise(
+def test_an_update_before_the_start_replaces_the_claim(
     writer: DirectWriter, kernel: Kernel
 ) -> None:
-    """It is created, not started, and gets another limit."""
+    """The container was created and gets another limit before its start."""
     kernel.add(SECOND)
     writer.prepare_creation([low(3)], POD, "c2", NAME)
     writer.carry_out([low(5)], When.BEFORE, POD, SECOND)
@@ -181,10 +179,10 @@ def test_a_sum_is_written_before_another_thread_reads_it(
     assert raised(kernel) == [9, 9, 9]
 
 
-def test_what_is_lowered_does_not_undo_what_is_promised_meanwhile(
+def test_lowering_does_not_undo_a_claim_that_is_made_meanwhile(
     writer: DirectWriter, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The keeper lowers while a request raises."""
+    """The background thread lowers while a request raises."""
     executor = writer._executor
     write: Callable[..., Any] = executor.update_batch
     other = threading.Thread(

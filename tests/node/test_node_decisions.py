@@ -1,4 +1,4 @@
-"""From any decision to the files: what the engine decides, the writer can write."""
+"""The direct writer can write every file and value that the engine decides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BRANCH = ("/kubepods", QOS, POD, CONTAINER)
 
 
 def big_kernel(quota: int | str) -> Kernel:
-    """Return one with every file that is ever decided about."""
+    """Return a kernel that has every file which a decision can set."""
     kernel = kernel_with("/system.slice", *BRANCH)
     for cgroup in BRANCH:
         for file in EVERY_FILE:
@@ -46,7 +46,7 @@ def big_kernel(quota: int | str) -> Kernel:
 
 
 def assert_not_refused(outcomes: list[Outcome]) -> None:
-    """By the kernel perhaps, but not by us, save for bytes that no file can hold."""
+    """Only the kernel may refuse a write, except for bytes that no file can hold."""
     for outcome in outcomes:
         content = outcome.content
         too_much = content.isdecimal() and int(content) >= 1 << 63
@@ -71,7 +71,7 @@ def test_whatever_is_decided_can_be_carried_out(
     config: EngineConfig,
     quota: int | str,
 ) -> None:
-    """Writes and files, in the container's own branch and nowhere else."""
+    """All writes go to the container's own branch of the tree."""
     facts = facts._replace(writable=True)
     decision = decide(pod, container, facts, config)
     kernel = big_kernel(quota)
@@ -91,7 +91,7 @@ def test_whatever_an_update_needs_can_be_carried_out(
     config: EngineConfig,
     quota: int | str,
 ) -> None:
-    """Also where the executor writes what a runtime drops."""
+    """Also the files that the executor writes because a runtime drops them."""
     facts = facts._replace(writable=True, runtime="cri-o", runtime_version="1.35.2")
     try:
         decision = decide_update(pod, container, asked, facts, config)

@@ -1,4 +1,4 @@
-"""The facts of a node, as far as they can be had."""
+"""The facts about a node, and their defaults where they cannot be found out."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def meminfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class CgroupIdentity:
-    """A node that is a directory."""
+    """A node whose cgroups are a directory of plain files."""
 
     def __init__(self, root: Path, version: int, cgroups: Iterable[str]) -> None:
         self.root = root / "cgroup"
@@ -59,7 +59,7 @@ def v2(tmp_path: Path, cgroups: Iterable[str] = CGROUPS) -> CgroupIdentity:
 
 
 def test_a_node_of_version_2(tmp_path: Path) -> None:
-    """What its kernel, its mounts and its kubelet say."""
+    """The facts come from its kernel, its mounts and its kubelet."""
     place = v2(tmp_path)
     place.write(f"{KUBEPODS}/memory.max", "524288\n")
     found = place.facts()
@@ -75,7 +75,7 @@ def test_a_node_of_version_2(tmp_path: Path) -> None:
 
 
 def test_a_node_of_version_1(tmp_path: Path) -> None:
-    """Nothing is sent there, so nothing is claimed; memory is memory."""
+    """Facts about cgroup files keep their defaults; memory is read."""
     found = CgroupIdentity(tmp_path, 1, CGROUPS).facts()
     assert (found.cgroup_version, found.writable) == (1, False)
     assert found.files == CORE_FILES
@@ -83,21 +83,21 @@ def test_a_node_of_version_1(tmp_path: Path) -> None:
 
 
 def test_without_a_tree(tmp_path: Path) -> None:
-    """Such as in a container that is not given the node's cgroups."""
+    """As in a container that does not see the node's cgroups."""
     found = node_facts(v2(tmp_path).node, None)
     assert (found.files, found.writable) == (CORE_FILES, False)
     assert found.memory_allocatable_bytes == found.memory_capacity_bytes == 1024 * 1024
 
 
 def test_before_there_are_pods(tmp_path: Path) -> None:
-    """What is true everywhere; the mount may be writable all the same."""
+    """The files are those of every node; the mount may still be writable."""
     found = v2(tmp_path, ()).facts()
     assert (found.files, found.writable) == (CORE_FILES, True)
     assert found.memory_allocatable_bytes == found.memory_capacity_bytes
 
 
 def test_a_kernel_without_burst(tmp_path: Path) -> None:
-    """What kubepods lacks, its containers lack."""
+    """Containers lack the files that kubepods lacks."""
     place = v2(tmp_path)
     place.remove(f"{KUBEPODS}/cpu.max.burst")
     found = place.facts()
@@ -106,7 +106,7 @@ def test_a_kernel_without_burst(tmp_path: Path) -> None:
 
 
 def test_a_kernel_with_more(tmp_path: Path) -> None:
-    """openEuler's levels, and what only some builds have."""
+    """Such as openEuler's levels, and files of only some builds."""
     place = v2(tmp_path)
     more = {"cpu.qos_level", "memory.qos_level", "cpu.uclamp.max", "memory.zswap.max"}
     for file in more:
@@ -115,7 +115,9 @@ def test_a_kernel_with_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["cpu", "memory", "io", "pids"])
-def test_a_controller_that_is_not_handed_on(missing: str, tmp_path: Path) -> None:
+def test_a_controller_that_is_not_enabled_for_children(
+    missing: str, tmp_path: Path
+) -> None:
     """kubepods has its files, and its containers do not."""
     place = v2(tmp_path)
     others = {"cpu", "memory", "io", "pids"} - {missing}
@@ -124,15 +126,15 @@ def test_a_controller_that_is_not_handed_on(missing: str, tmp_path: Path) -> Non
     assert {file.partition(".")[0] for file in found} == others
 
 
-def test_before_anything_is_handed_on(tmp_path: Path) -> None:
-    """The kubelet has only just made it."""
+def test_before_any_controller_is_enabled_for_children(tmp_path: Path) -> None:
+    """kubelet has only just created kubepods."""
     place = v2(tmp_path)
     place.write(f"{KUBEPODS}/cgroup.subtree_control", "\n")
     assert place.facts().files == CORE_FILES
 
 
-def test_no_telling(tmp_path: Path) -> None:
-    """Is told from having no file at all."""
+def test_unknown_files_are_not_the_same_as_no_files(tmp_path: Path) -> None:
+    """None and an empty set mean different things."""
     place = v2(tmp_path)
     with place.node.open_files() as files:
         tree = Tree(files, 2)
@@ -148,7 +150,7 @@ def test_no_telling(tmp_path: Path) -> None:
 def test_allocatable_is_everything_where_the_kubelet_sets_no_limit(
     limit: str, tmp_path: Path
 ) -> None:
-    """Or one that makes no sense."""
+    """The same holds for a limit that makes no sense."""
     place = v2(tmp_path)
     place.write(f"{KUBEPODS}/memory.max", limit)
     assert place.facts().memory_allocatable_bytes == 1024 * 1024
@@ -158,13 +160,13 @@ def test_allocatable_is_everything_where_the_kubelet_sets_no_limit(
     "content", ["", "MemTotal: 5 MB\n", "MemTotal: much kB\n", "MemTotal:\n", "é\n"]
 )
 def test_an_odd_meminfo(content: str, tmp_path: Path, meminfo: Path) -> None:
-    """Then the capacity is not known, and nothing is made up."""
+    """The capacity is then not known."""
     meminfo.write_text(content)
     assert v2(tmp_path).facts().memory_capacity_bytes is None
 
 
 def test_no_meminfo(tmp_path: Path, meminfo: Path) -> None:
-    """Likewise; what the kubelet says is known still."""
+    """The capacity is not known; kubelet's limit still is."""
     meminfo.unlink()
     place = v2(tmp_path)
     place.write(f"{KUBEPODS}/memory.max", "4096\n")
@@ -174,7 +176,7 @@ def test_no_meminfo(tmp_path: Path, meminfo: Path) -> None:
 
 
 def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is, there are facts, and no exception."""
+    """On any machine there are facts, and no exception."""
     monkeypatch.undo()
     found = node_facts(detect_node({}), None)
     assert found.memory_capacity_bytes

@@ -1,4 +1,4 @@
-"""Direct writes: who is asked before a file is written, and what is kept of it."""
+"""Direct writes: systemd and the journal come before the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Systemd:
-    """A writer that does everything itself."""
+    """A writer that takes every write, as systemd does for its units."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str]] = []
@@ -45,7 +45,7 @@ class Systemd:
 
 
 def test_systemd_is_asked_first() -> None:
-    """What is written behind its back is gone with the next daemon-reload."""
+    """A write past systemd is lost with the next daemon-reload."""
     kernel, systemd = kernel_with(), Systemd()
     writer = DirectWriter(kernel.tree, Executor(kernel.tree, writer=systemd))
     writes = [
@@ -62,7 +62,7 @@ def test_systemd_is_asked_first() -> None:
 def test_the_journal_knows_before_the_file_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pods and all above, too: `restore` puts back what it finds there."""
+    """Also for pods and cgroups above; `restore` puts back the journal's values."""
     kernel = kernel_with()
     known: list[bool] = []
     taken = kernel.write
@@ -90,7 +90,7 @@ def test_the_journal_knows_before_the_file_does(
 def test_without_a_journal_to_write_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What could not be undone is refused."""
+    """A write that could not be undone is refused."""
     kernel = kernel_with()
     journal = Journal(str(tmp_path))
     writer = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal), journal)
@@ -106,7 +106,7 @@ def test_without_a_journal_to_write_nothing_is_written(
 
 
 def originals(directory: Path) -> list[str] | None:
-    """Return what a journal has to put back; None if there is no journal."""
+    """Return the values that a journal would put back; None without a journal."""
     if not directory.exists():
         return None
     with Journal(str(directory)) as journal:
@@ -114,10 +114,10 @@ def originals(directory: Path) -> list[str] | None:
 
 
 @pytest.mark.parametrize("where", ["argument", "environment", "neither"])
-def test_hands_of_a_node(
+def test_the_direct_writer_of_a_node(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A copy in a plain directory has no place in the node's own journal."""
+    """Writes to a copy in a plain directory are not in the node's own journal."""
     state, elsewhere = tmp_path / "state", tmp_path / "elsewhere"
     monkeypatch.setenv(ENV_STATE_DIR, str(elsewhere))
     root = tmp_path / "cgroup"
@@ -141,7 +141,7 @@ def test_hands_of_a_node(
 def test_a_tree_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every write fails with the kernel's answer, and what is there is not touched."""
+    """Every write fails with the kernel's error, and no file changes."""
     kernel = kernel_with()
 
     def read_only(path: str, value: str) -> None:

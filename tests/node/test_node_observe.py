@@ -1,4 +1,4 @@
-"""Eyes: what containers use, and what their runtime wrote."""
+"""Reading cgroups: the memory that containers use, and the weights runtimes wrote."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCOPE = f"{SLICE}/cri-containerd-{CONTAINER_ID}.scope"
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_memory_in_use(version: int, tmp_path: Path) -> None:
-    """On either version; nothing is known of a container that is gone."""
+    """On either version; the use of a container that is gone is not known."""
     tree = make(version, tmp_path / "cgroup")
     assert memory_use(tree, CONTAINER) == Use(1048576)
     assert memory_use(tree, f"{POD}/gone") == Use(None)
@@ -39,13 +39,13 @@ def test_memory_in_use(version: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "max", "much"])
 def test_memory_that_makes_no_sense(content: str) -> None:
-    """Is not known."""
+    """The use is not known."""
     kernel = kernel_with(files=[(f"{CONTAINER}/memory.current", content)])
     assert memory_use(kernel.tree, CONTAINER) == Use(None)
 
 
 def test_what_a_file_holds() -> None:
-    """Without the end of its line, or nothing."""
+    """The content has no newline at its end; None if it cannot be read."""
     tree = kernel_with().tree
     assert held(tree, CONTAINER, "cpu.max") == "max 100000"
     assert held(tree, CONTAINER, "cpu.nonsense") is None
@@ -64,7 +64,7 @@ def test_what_a_file_holds() -> None:
 )
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_container_by_its_id(name: str, version: int) -> None:
-    """Whatever its runtime calls it, and never its monitor."""
+    """For the cgroup names of every runtime, and never conmon's cgroup."""
     others = ("a" * 64, f"crio-conmon-{CONTAINER_ID}.scope")
     kernel = Kernel(version, [POD, *(f"{POD}/{one}" for one in (*others, name))])
     assert container_cgroup(kernel.tree, POD, CONTAINER_ID) == f"{POD}/{name}"
@@ -72,7 +72,7 @@ def test_a_container_by_its_id(name: str, version: int) -> None:
 
 @pytest.mark.parametrize("container_id", ["", "f" * 64, "..", "/"])
 def test_a_container_that_is_not_there(container_id: str) -> None:
-    """No ID is nobody's, although every name has it in it."""
+    """An empty ID finds nothing, although every name contains it."""
     assert container_cgroup(kernel_with().tree, POD, container_id) is None
     assert container_cgroup(kernel_with().tree, "/gone", container_id) is None
 
@@ -86,14 +86,14 @@ def seen(
 
 
 @pytest.mark.parametrize("cgroup", [CONTAINER, SCOPE])
-def test_a_container_tells_its_weight(cgroup: str) -> None:
-    """With the shares that it was asked to have, and whose pod it is in."""
+def test_a_container_shows_its_weight(cgroup: str) -> None:
+    """With the shares that it was created with, and its pod's UID."""
     assert seen(cgroup=cgroup) == Observation(1024, 39, UID, made_by_us=False)
 
 
 @pytest.mark.parametrize("weight", ["", "max", "-1", "1.5"])
-def test_a_weight_that_is_none(weight: str) -> None:
-    """Tells nothing."""
+def test_a_weight_that_is_no_number(weight: str) -> None:
+    """It shows nothing."""
     assert seen(weight) is None
 
 
@@ -107,14 +107,14 @@ def test_without_shares_there_is_nothing_to_compare(shares: int | None) -> None:
     "cgroup",
     [POD, SLICE, "/kubepods", "/system.slice", f"{POD}/crio-conmon-{CONTAINER_ID}"],
 )
-def test_only_containers_tell(cgroup: str) -> None:
-    """All others have the kubelet's weight, or somebody else's."""
+def test_only_containers_show_a_weight(cgroup: str) -> None:
+    """Other cgroups have weights that kubelet or another program set."""
     kernel = kernel_with(cgroup)
     assert observe(kernel.tree, cgroup, 1024, {}, shows_unified=True) is None
 
 
-def test_an_idle_container_tells_nothing() -> None:
-    """Its weight is the kernel's: with few shares, it looks like an old runtime's."""
+def test_an_idle_container_shows_nothing() -> None:
+    """The kernel shows its own weight, which looks like an older runtime's."""
     kernel = kernel_with(
         files=[(f"{CONTAINER}/cpu.idle", "1"), (f"{CONTAINER}/cpu.weight", "1")]
     )
@@ -123,15 +123,15 @@ def test_an_idle_container_tells_nothing() -> None:
 
 
 def test_an_old_kernel_has_no_idle() -> None:
-    """Before 5.15, every container tells."""
+    """Before Linux 5.15 every container shows its weight."""
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.weight", "39")])
     del kernel.files[f"{CONTAINER}/cpu.idle"]
     found = observe(kernel.tree, CONTAINER, 1024, {}, shows_unified=True)
     assert found == Observation(1024, 39, UID)
 
 
-def test_a_container_that_is_gone_tells_nothing() -> None:
-    """Between the list and the look."""
+def test_a_container_that_is_gone_shows_nothing() -> None:
+    """It ended between the listing and the look at its cgroup."""
     kernel = kernel_with()
     kernel.remove(CONTAINER)
     assert observe(kernel.tree, CONTAINER, 1024, {}, shows_unified=True) is None
@@ -147,17 +147,17 @@ def test_a_container_that_is_gone_tells_nothing() -> None:
         ({"cpu.weight": "39"}, False, None),
     ],
 )
-def test_whose_weight_it_is(
+def test_whether_nriplugin_set_a_weight(
     unified: dict[str, str], shows: bool, made_by_us: bool | None
 ) -> None:
-    """Only a runtime that shows what it was given makes that certain."""
+    """It is certain only if the runtime shows the values that it keeps."""
     found = observe(kernel_with().tree, CONTAINER, 1024, unified, shows_unified=shows)
     assert found is not None
     assert found.made_by_us is made_by_us
 
 
 def test_from_files_to_a_curve() -> None:
-    """What the eyes see is what the engine recognises."""
+    """The engine recognises a curve from observed files."""
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.weight", "39")])
     found = observe(kernel.tree, CONTAINER, 1024, {}, shows_unified=False)
     assert found is not None

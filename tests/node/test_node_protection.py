@@ -1,4 +1,4 @@
-"""Direct writes: protection that counts for less than it says, and its end."""
+"""Direct writes: protection with less effect than its value, and lowering it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO, PART = "has no effect", "has only part of its effect"
 @pytest.mark.parametrize(
     ("held", "effect", "level", "lacking"),
     [
-        # None above has any: the one at the top is named.
+        # No cgroup above has any protection: the topmost is named.
         ({}, NO, "kubepods", f"{KUBEPODS} has {LOW}=0, expected {4 * PAGE}"),
         ({"kubepods": 4}, NO, "qos", f"{QOS} has {LOW}=0, expected {4 * PAGE}"),
         (
@@ -58,7 +58,7 @@ NO, PART = "has no effect", "has only part of its effect"
             "pod",
             f"{POD} has {LOW}={PAGE}, expected {4 * PAGE}",
         ),
-        # Siblings share what there is.
+        # Siblings share the protection of their parent.
         (
             {"kubepods": 9, "qos": 9, "pod": 4, "sidecar": 4},
             PART,
@@ -71,7 +71,7 @@ NO, PART = "has no effect", "has only part of its effect"
 def test_protection_without_effect_is_put_into_words(
     held: dict[str, int | str], effect: str, level: str, lacking: str, raised: bool
 ) -> None:
-    """With the cgroup that has too little, how much it takes, and the setting."""
+    """The text has the cgroup, the value that it needs, and the setting."""
     kernel = kernel_with(*ALL, files=low(**held).items())
     wanted = {LOW: str(4 * PAGE)}
     found = without_effect(kernel.tree, POD, None, wanted, raised=raised)
@@ -86,33 +86,33 @@ def test_protection_without_effect_is_put_into_words(
     assert gap.text == f"{LOW} of containers {effect}: {lacking}; {advice}"
 
 
-def test_each_reason_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A reason is a file and the level of the cgroup that lacks it, whoever's pod."""
+def test_each_reason_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A reason is a file and the level of the cgroup that lacks protection."""
     warnings = ProtectionWarnings()
     other = f"{QOS}/podother"
     kernel = kernel_with(*ALL, other)
 
-    def told(pod: str, file: str = LOW) -> list[str]:
+    def logged(pod: str, file: str = LOW) -> list[str]:
         caplog.clear()
         files = {file: str(4 * PAGE)}
         gaps = without_effect(kernel.tree, pod, None, files, raised=False)
         warnings.log(gaps)
         return [record.getMessage() for record in caplog.records]
 
-    (line,) = told(POD)
+    (line,) = logged(POD)
     assert line.startswith(f"{LOW} of containers has no effect: {KUBEPODS} has")
-    assert told(POD) == told(other) == []
+    assert logged(POD) == logged(other) == []
     kernel.files.update(low(kubepods="max", qos="max"))
-    (line,) = told(POD)
+    (line,) = logged(POD)
     assert f": {POD} has {LOW}=0" in line
-    assert told(other) == []
-    (line,) = told(POD, "memory.min")
+    assert logged(other) == []
+    (line,) = logged(POD, "memory.min")
     assert line.startswith("memory.min of containers has no effect: ")
 
 
 @pytest.mark.parametrize("files", [{}, {LOW: "0"}, {LOW: "max"}, {"memory.high": "1"}])
 def test_what_protects_nothing_needs_nothing(files: dict[str, str]) -> None:
-    """Whatever is above."""
+    """A protection of 0 has no gap."""
     tree = kernel_with(*ALL).tree
     assert without_effect(tree, POD, None, files, raised=False) == []
 
@@ -124,7 +124,7 @@ def kernel() -> Kernel:
 
 @pytest.fixture
 def writer(kernel: Kernel, tmp_path: Path) -> Iterator[DirectWriter]:
-    """A DirectWriter that has raised all above two containers, of 4 and of 3 pages."""
+    """A DirectWriter that has raised cgroups above containers of 4 and 3 pages."""
     with Journal(str(tmp_path)) as journal:
         tree = kernel.tree
         writer = DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0))
@@ -138,14 +138,14 @@ def writer(kernel: Kernel, tmp_path: Path) -> Iterator[DirectWriter]:
 
 
 def held_by(kernel: Kernel) -> list[int]:
-    """Return the pages of all above, from the top."""
+    """Return the protection of the cgroups above, in pages, from the top."""
     return [int(kernel.files[f"{one}/{LOW}"]) // PAGE for one in (KUBEPODS, QOS, POD)]
 
 
-def test_what_was_raised_is_lowered_from_the_bottom(
+def test_raised_sums_are_lowered_from_the_bottom(
     writer: DirectWriter, kernel: Kernel
 ) -> None:
-    """As far as the others need it, and in the end to what there was before us."""
+    """As far as other containers allow, and in the end to the original value."""
     kernel.remove(CONTAINER)
     writer.lower(POD)
     assert held_by(kernel) == [3, 3, 3]
@@ -159,10 +159,10 @@ def test_what_was_raised_is_lowered_from_the_bottom(
     assert held_by(kernel) == [2, 0, 0]
 
 
-def test_what_somebody_else_set_since_is_theirs(
+def test_a_sum_that_another_program_changed_is_not_lowered(
     writer: DirectWriter, kernel: Kernel
 ) -> None:
-    """kubelet has an opinion of its own about these."""
+    """kubelet may set these files, too."""
     kernel.files[f"{QOS}/{LOW}"] = str(50 * PAGE)
     kernel.remove(CONTAINER)
     writer.lower(POD)
@@ -170,7 +170,7 @@ def test_what_somebody_else_set_since_is_theirs(
 
 
 def test_without_a_journal_nothing_is_lowered(kernel: Kernel) -> None:
-    """Nobody knows what there was before."""
+    """The original values are not known."""
     kernel.files.update(low(kubepods=9, qos=9, pod=9))
     tree = kernel.tree
     assert DirectWriter(tree, Executor(tree, refresh_s=0)).lower(POD) == []
@@ -181,12 +181,12 @@ def test_without_a_journal_nothing_is_lowered(kernel: Kernel) -> None:
 def test_only_from_a_pod_upwards(
     writer: DirectWriter, kernel: Kernel, cgroup: str
 ) -> None:
-    """Anything else is a mistake, and nothing is written for it."""
+    """For any other cgroup nothing is written."""
     kernel.remove(CONTAINER)
     assert writer.lower(cgroup) == []
 
 
-def test_cgroups_that_went_unseen_are_swept(
+def test_rows_of_cgroups_that_are_gone_are_swept(
     writer: DirectWriter, kernel: Kernel
 ) -> None:
     """The journal would keep them until the next boot."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def test_the_option_wins_over_the_variable(
     option: str | None, variable: str | None, directory: str
 ) -> None:
-    """The order is option, variable, default; an empty one is not given."""
+    """The order is option, variable, default; an empty text counts as not given."""
     environ = {} if variable is None else {"NRIPLUGIN_STATE_DIR": variable}
     assert configured_state_directory(option, environ) == directory
 

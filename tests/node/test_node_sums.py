@@ -19,7 +19,7 @@ ALL = ("/kubepods", QOS, POD, CONTAINER, SIDECAR, PAUSE, NEIGHBOUR, GUARANTEED)
 
 
 def bursting(quota: str, **bursts: str) -> dict[str, str]:
-    """Return the files of a pod's quota and its containers' bursts."""
+    """Return the files of a pod's quota and of its containers' bursts."""
     names = {"own": CONTAINER, "sidecar": SIDECAR, "pause": PAUSE, "pod": POD}
     files = {f"{names[name]}/{BURST}": value for name, value in bursts.items()}
     return {f"{POD}/cpu.max": quota, **files}
@@ -44,7 +44,7 @@ def bursting(quota: str, **bursts: str) -> dict[str, str]:
 def test_a_pods_burst_is_the_sum_of_its_containers(
     quota: str, held: dict[str, str], burst: str
 ) -> None:
-    """Read from their cgroups, so that nothing has to be remembered."""
+    """The parts are read from the containers' cgroups."""
     kernel = kernel_with(*ALL, files=bursting(quota, **held).items())
     writer_on(kernel).carry_out([part(BURST, 30000)], When.BEFORE, POD, CONTAINER)
     assert kernel.writes == [(f"{POD}/{BURST}", burst)]
@@ -60,7 +60,7 @@ def test_a_new_container_is_added_to_all_that_are_there() -> None:
 
 @pytest.mark.parametrize("quota", ["max 100000", "max", "", "odd", "-1 100000"])
 def test_a_pod_without_a_quota_needs_no_burst(quota: str) -> None:
-    """It would only stand in the way of a quota that comes later."""
+    """A burst could make the kernel refuse a later quota."""
     kernel = kernel_with(*ALL, files=bursting(quota, sidecar="50000").items())
     assert (
         writer_on(kernel).carry_out([part(BURST, 30000)], When.BEFORE, POD, CONTAINER)
@@ -70,14 +70,14 @@ def test_a_pod_without_a_quota_needs_no_burst(quota: str) -> None:
 
 
 def test_a_pod_whose_quota_cannot_be_read_is_left_alone() -> None:
-    """As if it had none."""
+    """As if it had no quota."""
     kernel = kernel_with(*ALL)
     del kernel.files[f"{POD}/cpu.max"]
     assert writer_on(kernel).carry_out([part(BURST, 30000)], When.BEFORE, POD) == []
 
 
 def test_without_a_burst_the_rest_of_the_sum_counts() -> None:
-    """A part of 0 takes away what the container had."""
+    """A part of 0 removes the container from the sum."""
     files = bursting("200000 100000", sidecar="50000", own="20000", pod="70000")
     kernel = kernel_with(*ALL, files=files.items())
     writer_on(kernel).carry_out([part(BURST, 0)], When.BEFORE, POD, CONTAINER)
@@ -85,7 +85,7 @@ def test_without_a_burst_the_rest_of_the_sum_counts() -> None:
 
 
 def test_sums_other_than_bursts_have_no_quota() -> None:
-    """Only the kernel's rule about bursts is about quotas."""
+    """The kernel limits only bursts by the quota."""
     kernel = kernel_with(*ALL, files=[(f"{SIDECAR}/{LOW}", str(PAGE))])
     writer_on(kernel).carry_out([part(LOW, PAGE)], When.BEFORE, POD, CONTAINER)
     assert kernel.writes == [(f"{POD}/{LOW}", str(2 * PAGE))]
@@ -94,7 +94,7 @@ def test_sums_other_than_bursts_have_no_quota() -> None:
 def raise_low(
     pages: int, held: dict[str, str], container: str | None = CONTAINER
 ) -> list[tuple[str, str]]:
-    """Return what is written above a container that wants so many pages."""
+    """Return the writes above a container that wants so many pages."""
     files = {f"{cgroup}/{LOW}": value for cgroup, value in held.items()}
     kernel = kernel_with(*ALL, files=files.items())
     wanted = part(LOW, pages * PAGE, Level.ANCESTORS)
@@ -112,7 +112,7 @@ def p(pages: int) -> str:
 
 
 def test_all_above_a_container_are_raised_from_the_top() -> None:
-    """A child with more than its parent would take from its neighbours."""
+    """A child with more protection than its parent takes it from its siblings."""
     assert raise_low(5, {}) == [("/kubepods", "5p"), (QOS, "5p"), (POD, "5p")]
 
 
@@ -145,12 +145,12 @@ def test_all_above_a_container_are_raised_from_the_top() -> None:
 def test_ancestors_are_raised_as_far_as_needed(
     held: dict[str, str], written: list[tuple[str, str]]
 ) -> None:
-    """And none is ever lowered."""
+    """None is ever lowered."""
     assert raise_low(5, held) == written
 
 
 def test_a_container_that_is_not_there_yet() -> None:
-    """Its part comes on top of all that are."""
+    """Its part is added to those of the existing containers."""
     assert raise_low(5, {SIDECAR: p(1), CONTAINER: p(2)}, None) == [
         ("/kubepods", "8p"),
         (QOS, "8p"),
@@ -158,8 +158,8 @@ def test_a_container_that_is_not_there_yet() -> None:
     ]
 
 
-def test_what_has_no_such_file_is_the_end() -> None:
-    """Without the controller, nothing above can have the file either."""
+def test_a_cgroup_without_the_file_ends_the_walk() -> None:
+    """Without the controller, no cgroup above can have the file either."""
     kernel = kernel_with(*ALL)
     for cgroup in (QOS, "/kubepods"):
         del kernel.files[f"{cgroup}/{LOW}"]
@@ -188,7 +188,7 @@ def test_once_raised_there_is_nothing_to_do() -> None:
 def test_nothing_above_kubepods_is_raised(
     driver: Driver, qos_class: str, root: tuple[str, ...]
 ) -> None:
-    """Whoever the kubelet is below of decides about that."""
+    """Cgroups above kubepods do not belong to kubelet."""
     components = pod_components(qos_class, UID, root)
     depths = range(1, len(components) + 1)
     branch = [cgroup_path(components[:depth], driver) for depth in depths]
@@ -219,7 +219,7 @@ def test_whatever_the_files_hold(
     file: str,
     quota: int | str,
 ) -> None:
-    """No exception, nobody else's cgroup, no burst above a quota, nothing lowered."""
+    """No exception, no other cgroup, no burst above the quota, nothing lowered."""
     kernel = kernel_with(*ALL)
     for cgroup, value in held.items():
         kernel.files[f"{cgroup}/{file}"] = str(value)

@@ -18,7 +18,7 @@ from nriplugin.node.direct_writes import DirectWriter, add_raw, updates_of
 
 LEVEL_FILES = ("cpu.qos_level", "memory.qos_level")
 
-# Valid, and another than the file of a new cgroup has.
+# Valid values that differ from those of a new cgroup.
 VALUES = {
     "cpu.weight": "59",
     "cpu.idle": "1",
@@ -44,7 +44,7 @@ VALUES = {
 
 
 def test_a_pod_is_written_before_its_container() -> None:
-    """The order is the decision's: what is above has to be there first."""
+    """The writes keep the decision's order: the pod has to allow the value first."""
     kernel = kernel_with(files=[(f"{POD}/cpu.max", "100000 100000")])
     kernel.files[f"{CONTAINER}/cpu.max"] = "100000 100000"
     outcomes = writer_on(kernel).carry_out(
@@ -57,8 +57,8 @@ def test_a_pod_is_written_before_its_container() -> None:
     assert [outcome.status for outcome in outcomes] == [Status.WRITTEN] * 2
 
 
-def test_what_is_no_part_is_written_as_it_is() -> None:
-    """A level is not a sum, whatever the containers have."""
+def test_a_value_that_is_no_part_is_written_unchanged() -> None:
+    """A level is not a sum over the containers."""
     kernel = kernel_with(
         files=[(f"{at}/cpu.qos_level", "0") for at in (POD, CONTAINER)]
     )
@@ -69,7 +69,7 @@ def test_what_is_no_part_is_written_as_it_is() -> None:
 
 
 def test_before_there_is_a_container_nothing_is_written_to_it() -> None:
-    """The pod's part of the same decision is."""
+    """The pod's writes of the same decision are done."""
     kernel = kernel_with(files=[(f"{POD}/cpu.max", "100000 100000")])
     writer_on(kernel).carry_out(
         [part(BURST, 5000), write(BURST, "5000")], When.BEFORE, POD
@@ -77,8 +77,8 @@ def test_before_there_is_a_container_nothing_is_written_to_it() -> None:
     assert kernel.writes == [(f"{POD}/{BURST}", "5000")]
 
 
-def test_nothing_to_do_asks_nobody() -> None:
-    """Most decisions have no writes."""
+def test_without_writes_the_executor_is_not_called() -> None:
+    """Most decisions have no direct writes."""
     kernel = kernel_with()
     assert writer_on(kernel).carry_out([], When.BEFORE, POD, CONTAINER) == []
     assert writer_on(kernel).put({}, CONTAINER) == []
@@ -100,8 +100,8 @@ def test_nothing_to_do_asks_nobody() -> None:
         "/kubepods.slice/kubepods-podx.slice/../../system.slice",
     ],
 )
-def test_what_is_no_pod_is_not_written(pod: str) -> None:
-    """Neither for a sum nor for a value of its own."""
+def test_a_cgroup_that_is_no_pods_is_not_written(pod: str) -> None:
+    """Neither a sum nor a single value."""
     kernel = kernel_with("/system.slice", "/kubepods", "/kubepods/podx", CONTAINER)
     writes = [
         write("cpu.weight", "5", Level.POD),
@@ -127,8 +127,10 @@ def test_what_is_no_pod_is_not_written(pod: str) -> None:
         f"{POD}/../../../system.slice",
     ],
 )
-def test_what_is_no_container_of_the_pod_is_not_written(container: str) -> None:
-    """Not even its pod is: somebody has mixed things up."""
+def test_a_cgroup_that_is_no_container_of_the_pod_is_not_written(
+    container: str,
+) -> None:
+    """The pod is not written either, because the paths do not fit together."""
     kernel = kernel_with(
         "/system.slice",
         "/kubepods",
@@ -146,7 +148,7 @@ def test_what_is_no_container_of_the_pod_is_not_written(container: str) -> None:
 
 @pytest.mark.parametrize("file", sorted(ALLOWABLE | set(LEVEL_FILES)))
 def test_every_file_that_is_decided_can_be_written(file: str) -> None:
-    """With a value that the engine's own checks let through."""
+    """With a value that the engine's own checks accept."""
     value = VALUES[file]
     check(file, value)
     if file in ALLOWABLE:
@@ -162,7 +164,7 @@ def test_every_file_that_is_decided_can_be_written(file: str) -> None:
 
 
 def test_cpu_max_is_two_types_and_one_write() -> None:
-    """Between two writes it would be neither the old nor the new."""
+    """Two writes would have a moment with neither the old nor the new value."""
     types = [u.type for u in updates_of("cpu.max", "50000 20000", CONTAINER)]
     assert types == [Type.CPU_QUOTA, Type.CPU_PERIOD]
     kernel = kernel_with()
@@ -179,7 +181,7 @@ def test_a_quota_alone_keeps_the_period() -> None:
 
 @pytest.mark.parametrize("old", ["max 100000", "20000 100000", "90000 100000"])
 def test_quota_and_burst_together_in_whatever_order(old: str) -> None:
-    """The one that the kernel takes now goes first."""
+    """The value that the kernel accepts now is written first."""
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.max", old)])
     kernel.files[f"{CONTAINER}/{BURST}"] = "15000"
     files = {BURST: "40000", "cpu.max": "50000 100000"}
@@ -189,15 +191,15 @@ def test_quota_and_burst_together_in_whatever_order(old: str) -> None:
 
 
 def test_an_idle_container_is_woken_before_it_gets_a_weight() -> None:
-    """The kernel takes no weight beside cpu.idle."""
+    """The kernel refuses a weight beside cpu.idle=1."""
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.idle", "1")])
     outcomes = writer_on(kernel).put({"cpu.weight": "59", "cpu.idle": "0"}, CONTAINER)
     assert all(outcome.ok for outcome in outcomes)
     assert kernel.files[f"{CONTAINER}/cpu.weight"] == "59"
 
 
-def test_what_a_file_holds_is_left_alone() -> None:
-    """Also where the kernel spells it otherwise."""
+def test_a_value_that_the_file_holds_is_not_written() -> None:
+    """Also if the kernel shows it in another notation."""
     shown = {
         "cpu.weight": ("59", "59"),
         "cpu.uclamp.min": ("12.5", "12.50"),
@@ -217,7 +219,7 @@ def test_what_a_file_holds_is_left_alone() -> None:
 
 
 def test_a_cgroup_that_is_gone_is_no_error() -> None:
-    """Containers go while somebody decides about them."""
+    """Containers may end while a decision is made."""
     kernel = kernel_with()
     writer = writer_on(kernel)
     kernel.remove(POD)
@@ -235,8 +237,8 @@ def test_a_cgroup_that_is_gone_is_no_error() -> None:
     assert kernel.writes == []
 
 
-def test_forgotten_is_looked_at_again() -> None:
-    """What was written to a cgroup that is gone says nothing about the next one."""
+def test_a_forgotten_cgroup_is_read_again() -> None:
+    """A new cgroup of the same name does not hold the old one's values."""
     kernel = kernel_with()
     tree = kernel.tree
     writer = DirectWriter(tree, Executor(tree))
@@ -249,8 +251,8 @@ def test_forgotten_is_looked_at_again() -> None:
     assert kernel.files[f"{CONTAINER}/cpu.weight"] == "59"
 
 
-def test_one_failure_is_its_own() -> None:
-    """The kernel's answer is in the outcome, and the others are written."""
+def test_a_failed_write_does_not_stop_the_others() -> None:
+    """Its outcome has the kernel's error."""
     kernel = kernel_with(files=[(f"{CONTAINER}/cpu.idle", "1")])
     outcomes = writer_on(kernel).put(
         {"cpu.weight": "59", "memory.high": "8192"}, CONTAINER
@@ -266,7 +268,7 @@ def test_a_file_that_no_version_has_is_a_mistake_of_the_callers() -> None:
 
 
 def test_files_with_a_type_keep_it() -> None:
-    """Only the others are taken as they are; on v1 there is nothing to add."""
+    """Only files without a type are written as text; on v1 none is added."""
     tree, old = Kernel(2).tree, Kernel(1).tree
     before = {resource.type for resource in tree.registry}
     for file in ALLOWABLE:
@@ -284,7 +286,7 @@ def test_files_with_a_type_keep_it() -> None:
     assert {r.type for r in old.registry} == {r.type for r in Kernel(1).tree.registry}
 
 
-def test_a_burst_is_also_for_the_cgroup_that_crun_has_below() -> None:
+def test_a_burst_is_written_to_cruns_inner_cgroup_too() -> None:
     """Both have the container's quota, and the kernel compares in each."""
     inner = f"{CONTAINER}/container"
     kernel = kernel_with(*CGROUPS, inner)

@@ -25,7 +25,7 @@ WHY = Why("test", Rule((), "as the test says"), "a test")
 def write(
     file: str, value: str, level: Level = Level.CONTAINER, *, part: bool = False
 ) -> Write:
-    """Return a write that is due."""
+    """Return a direct write."""
     return Write(file, value, level, When.BEFORE, part, WHY)
 
 
@@ -35,13 +35,13 @@ def part(file: str, value: int, level: Level = Level.POD) -> Write:
 
 
 def writer_on(kernel: Kernel) -> DirectWriter:
-    """Return writer that remember nothing, so that every call looks at the files."""
+    """Return a writer without a cache, so that every call reads the files."""
     tree = kernel.tree
     return DirectWriter(tree, Executor(tree, refresh_s=0))
 
 
 def kernel_with(*cgroups: str, files: Iterable[tuple[str, str]] = ()) -> Kernel:
-    """Return a kernel with the usual cgroups, or these, and these contents."""
+    """Return a kernel with the usual or the given cgroups, and these contents."""
     kernel = Kernel(2, cgroups or CGROUPS)
     kernel.files.update(files)
     return kernel

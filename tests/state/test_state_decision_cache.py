@@ -1,4 +1,4 @@
-"""Answers that are remembered, against answers that are not."""
+"""Cached decisions are the same as decisions without a cache."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ MEMBERSHIP = [*GROUP_KEYS, *JOB_KEYS, *QUEUE_KEYS, *TASK_KEYS]
 
 # Few values each, so that requests often differ in one thing only.
 names = st.sampled_from(["a", "b", "bc", ""])
-# One that no rule ever looks at is among each.
+# Each list has one value that no rule looks at.
 label_maps = st.dictionaries(st.sampled_from(["team", "color", *MEMBERSHIP]), names)
-# Ours, of another container, hostile, or of somebody who uses our name.
+# Annotations of nriplugin's, for another container, hostile ones, and look-alikes.
 OWN_KEYS = [
     *(f"{key}{OURS}" for key in ("cpu-burst", "qos-level", "pids.max", "cpu.idle")),
     *(f"{key}{OURS}/container.a" for key in ("memory-request", "cpu-burst", "x")),
@@ -64,7 +64,7 @@ own_maps = st.dictionaries(
     own_values,
     max_size=8,
 ) | st.integers(60, 70).map(lambda n: {f"{i}.x{OURS}": "1" for i in range(n)})
-# Of others: they make a map larger, and so change its order.
+# Annotations of others: they make the map larger, and so change its order.
 foreign_maps = st.integers(0, 40).map(lambda n: {f"other/{i}": "x" for i in range(n)})
 annotation_maps = st.one_of(
     st.dictionaries(st.sampled_from(["owner", "color", *MEMBERSHIP]), names),
@@ -120,13 +120,13 @@ Fields = dict[str, Any]
 
 @st.composite
 def requests(draw: st.DrawFn) -> list[Fields]:
-    """Any container, and then others that differ from it in one thing each."""
+    """Return any container, and others that differ from it in one thing each."""
     first = {field: draw(values) for field, values in FIELDS.items()}
     return [first, *({**first, one: draw(FIELDS[one])} for one in FIELDS)]
 
 
 patterns = st.sampled_from([A, B])
-# One condition each, or hardly any would ever match.
+# Rules with one condition each, or hardly any rule would ever match.
 matches = st.one_of(
     st.builds(Match, namespace=patterns),
     st.builds(Match, labels=st.fixed_dictionaries({"team": patterns})),
@@ -154,17 +154,17 @@ plans = st.builds(
 
 
 class Noted:
-    """Refusals and warnings, as they were told of."""
+    """Keeps the refusals and warnings that are noted."""
 
     def __init__(self) -> None:
-        self.said: list[Any] = []
+        self.entries: list[Any] = []
 
     def note(self, who: str, decision: Decision) -> None:
-        self.said.append((who, decision.refused, decision.warnings))
+        self.entries.append((who, decision.refused, decision.warnings))
 
 
 class Asked(NodePlugin):
-    """A plugin that keeps what it notes."""
+    """A plugin that keeps the refusals and warnings it notes."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plugin_on().lifecycle)
@@ -174,7 +174,7 @@ class Asked(NodePlugin):
 
 
 def read(request: view.CreateContainerRequest, plan: Plan) -> tuple[Pod, Container]:
-    """Return a request's pod and container, as the door reads them."""
+    """Return a request's pod and container as the door reads them."""
     pod = read_pod(view.PodSandbox.FromString(request.pod), plan.curves)
     return pod, read_container(request.container)
 
@@ -201,8 +201,8 @@ def message_of(fields: Mapping[str, Any]) -> view.CreateContainerRequest:
 
 
 def outcome(plugin: Asked, request: view.CreateContainerRequest) -> Any:
-    """Return all that comes of a request."""
-    plugin.noted.said.clear()
+    """Return every effect of a request."""
+    plugin.noted.entries.clear()
     answer: bytes | str | None
     try:
         response = plugin.create_container(request)
@@ -212,15 +212,15 @@ def outcome(plugin: Asked, request: view.CreateContainerRequest) -> Any:
         answer = response and response.SerializeToString(deterministic=True)
     entry = plugin.lifecycle.inventory.drop(request.container.id)
     plugin.lifecycle.inventory.drop_pod(request.container.pod_sandbox_id)
-    return answer, entry, list(plugin.noted.said)
+    return answer, entry, list(plugin.noted.entries)
 
 
 @settings(deadline=None, max_examples=150)
 @given(plan=plans, sequence=requests())
-def test_a_remembered_answer_is_the_one_that_would_be_given(
+def test_a_cached_decision_is_the_one_that_would_be_made(
     plan: Plan, sequence: list[Fields]
 ) -> None:
-    """Whatever came before: answer, writes, refusals and what is known afterwards."""
+    """Answer, writes, refusals and the entry are the same with and without it."""
     remembers = Asked(plan)
     for fields in [*sequence, sequence[0]]:
         request = message_of(fields)
@@ -251,7 +251,7 @@ MEMORY = "memoryQoS: {enabled: true}"
 def test_requests_with_the_same_key_get_the_same_decision(
     plan: Plan, own: dict[str, str], others: list[dict[str, str]], data: st.DataObject
 ) -> None:
-    """Whatever annotations of ours there are, and in whatever order they come."""
+    """For all annotations of nriplugin's, in any order."""
     decisions: dict[Any, Any] = {}
     changed = data.draw(st.sets(st.sampled_from([*own, "x"])))
     for ours in (own, {**own, **dict.fromkeys(changed, data.draw(own_values))}):
@@ -276,7 +276,7 @@ def rule(match: str) -> str:
     return f"rules: [{{match: {{{match}}}, {BURST}}}]"
 
 
-# A configuration, and one thing that makes a container another kind under it.
+# A configuration, and one input that changes the key under it.
 TELLING: dict[str, tuple[str, Fields]] = {
     "shares": (BURST, {"shares": 1024}),
     "quota": (BURST, {"quota_us": 20_000}),
@@ -331,21 +331,21 @@ def assert_told_apart(config: str, one: Fields, other: Fields) -> None:
 
 
 @pytest.mark.parametrize("what", TELLING)
-def test_whatever_counts_makes_it_another_kind(what: str) -> None:
-    """One thing at a time, each under a configuration that looks at it."""
+def test_each_input_of_a_decision_changes_the_key(what: str) -> None:
+    """One input at a time, under a configuration that depends on it."""
     config, changed = TELLING[what]
     assert_told_apart(config, PLAIN, {**PLAIN, **changed})
 
 
-def test_the_time_of_volcanos_burst_counts() -> None:
+def test_the_time_of_volcanos_burst_changes_the_key() -> None:
     """It does so only beside the switch."""
     switched: Fields = {**PLAIN, "annotations": {VOLCANO_SWITCH: "true"}}
     timed = {VOLCANO_SWITCH: "true", VOLCANO_TIME: "30000"}
     assert_told_apart(BURST, switched, {**PLAIN, "annotations": timed})
 
 
-def test_the_value_of_an_explicit_file_counts() -> None:
-    """A burst is measured by the quota in it."""
+def test_the_value_of_an_explicit_file_changes_the_key() -> None:
+    """A burst depends on the explicit quota."""
     one, other = ({"cpu.max": f"{quota} 100000"} for quota in (5000, 80_000))
     assert_told_apart(BURST, {**PLAIN, "unified": one}, {**PLAIN, "unified": other})
 
@@ -364,10 +364,10 @@ def asked_often(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return decided
 
 
-def test_a_second_of_the_same_kind_is_not_decided_about(
+def test_an_equal_container_is_not_decided_about_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither its ID nor a label that nobody looks at makes it another kind."""
+    """Its ID, and a label that no setting reads, are not part of the key."""
     plugin = plugin_on(FACTS)
     configure(plugin, BURST)
     decided = asked_often(monkeypatch)
@@ -382,7 +382,7 @@ def test_a_second_of_the_same_kind_is_not_decided_about(
 def test_a_pod_with_annotations_is_decided_about_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its replicas have the same; another value is another kind."""
+    """Its replicas have the same annotations; another value needs a decision."""
     plugin = plugin_on(FACTS)
     configure(plugin, BURST)
     decided = asked_often(monkeypatch)
@@ -393,10 +393,10 @@ def test_a_pod_with_annotations_is_decided_about_once(
     assert len(decided) == 2
 
 
-def test_no_more_is_remembered_than_a_node_has_a_use_for(
+def test_the_cache_is_limited_in_number_and_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However many kinds there are, and however much a pod has to say."""
+    """For any number of different pods, and for long annotations."""
     monkeypatch.setattr(decision_cache, "MAX_DECISIONS", 3)
     plugin = plugin_on(FACTS)
     configure(plugin, BURST)
@@ -415,10 +415,10 @@ def test_no_more_is_remembered_than_a_node_has_a_use_for(
     assert len(decided) == 12
 
 
-def test_values_of_many_kilobytes_are_not_remembered(
+def test_decisions_about_long_values_are_not_cached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not even where the pod does not count: hundreds of them would be a lot."""
+    """Also where the pod is not part of the key."""
     plugin = plugin_on(FACTS)
     configure(plugin, "")
     decided = asked_often(monkeypatch)
@@ -431,7 +431,7 @@ def test_values_of_many_kilobytes_are_not_remembered(
         assert len(decided) == expected
 
 
-def test_a_new_configuration_makes_old_answers_worthless() -> None:
+def test_a_new_configuration_empties_the_cache() -> None:
     """Neither an old burst nor the lack of one outlives a reload."""
     plugin = plugin_on(FACTS)
     request = creation(pod_at(), container_at())
@@ -447,8 +447,8 @@ def test_a_new_configuration_makes_old_answers_worthless() -> None:
             assert files_of(answer).get("cpu.max.burst") == burst
 
 
-def test_new_facts_make_old_answers_worthless(tmp_path: Path) -> None:
-    """A runtime of another name, or a curve that was recognised."""
+def test_new_facts_empty_the_cache(tmp_path: Path) -> None:
+    """Such as another runtime's name, or a curve that was recognised."""
     plugin = plugin_on(FACTS, make_v2(tmp_path))
     request = creation(pod_at(), container_at())
     before = plugin.plan.cache

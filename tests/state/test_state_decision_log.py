@@ -1,4 +1,4 @@
-"""Refusals are counted, all of them, and told of, some of them."""
+"""Every refusal is counted, and only some of them are logged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(count: int = 1) -> Decision:
 
 
 def test_every_refusal_is_counted_by_handler_and_reason() -> None:
-    """Both are few, so the counts are a metric."""
+    """Both have few values, so the counts can become a metric."""
     log = DecisionLog()
     decision = refused(2)
     decision.refuse("resources", Reason.CONVERSION, "no such quota")
@@ -46,8 +46,8 @@ def test_every_refusal_is_counted_by_handler_and_reason() -> None:
     }
 
 
-def test_what_is_said_names_the_container(caplog: pytest.LogCaptureFixture) -> None:
-    """Refusals and warnings, one line each."""
+def test_each_line_names_the_container(caplog: pytest.LogCaptureFixture) -> None:
+    """Refusals and warnings have one line each."""
     decision = refused()
     decision.warnings.append("memory.high 1: 2 bytes are in use")
     DecisionLog().note("shop/web/app", decision)
@@ -60,7 +60,7 @@ def test_what_is_said_names_the_container(caplog: pytest.LogCaptureFixture) -> N
 def test_a_flood_is_cut_off_and_counted_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """When there is room again, it is said how much is missing."""
+    """Later a line says how many lines were left out."""
     clock = Clock()
     log = DecisionLog(clock)
     for _ in range(BURST + 30):
@@ -77,8 +77,10 @@ def test_a_flood_is_cut_off_and_counted_all_the_same(
     ]
 
 
-def test_silence_is_saved_up_only_to_a_burst(caplog: pytest.LogCaptureFixture) -> None:
-    """A quiet week is no reason for a flood."""
+def test_quiet_time_allows_only_one_burst_of_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A quiet week does not allow a flood."""
     clock = Clock()
     log = DecisionLog(clock)
     clock.now += 1e6
@@ -87,10 +89,10 @@ def test_silence_is_saved_up_only_to_a_burst(caplog: pytest.LogCaptureFixture) -
     assert len(caplog.messages) == BURST
 
 
-def test_a_refusal_that_is_remembered_counts_each_time(
+def test_a_refusal_in_a_cached_decision_counts_each_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A container that gets an answer given before has the same mistake."""
+    """Each container with that decision has the same mistake."""
     plugin = plugin_on(FACTS)
     configure(plugin, "cpuBurst: {enabled: true}")
     pod = pod_at(annotations={"volcano.sh/enable-quota-burst": "perhaps"})
@@ -101,10 +103,10 @@ def test_a_refusal_that_is_remembered_counts_each_time(
     assert all(line.startswith("shop/web/app: refused") for line in caplog.messages)
 
 
-def test_a_strangers_text_is_neither_long_nor_many_lines(
+def test_text_from_a_pod_is_shortened_and_on_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whoever may make a pod may write into our log, but not as they please."""
+    """A pod's author can put text into the log, but not forge lines."""
     plugin = plugin_on(FACTS)
     configure(plugin, "cpuBurst: {enabled: true}")
     for value in ("x" * 100_000, "a\nERROR forged", "\x1b[31m"):

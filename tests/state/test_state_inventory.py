@@ -1,4 +1,4 @@
-"""The inventory answers an operator's question about a container, in few bytes."""
+"""The inventory: complete entries in few bytes, and no entry of an ended container."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GROUP = {
 def test_an_entry_says_whose_container_it_is_and_why_it_has_its_values(
     config: str,
 ) -> None:
-    """Pod, PodGroup, container, cgroup, numbers, and the decision for each file."""
+    """Pod, PodGroup, container, cgroup, numbers, and the reason of each file."""
     plugin = plugin_on(FACTS)
     configure(plugin, config)
     plugin.create_container(creation(pod_at(annotations=GROUP), container_at()))
@@ -64,7 +64,7 @@ def test_an_entry_says_whose_container_it_is_and_why_it_has_its_values(
 
 
 def test_a_skipped_container_says_why() -> None:
-    """A container that was refused, one for which all is off, one that was missed."""
+    """A refused container, one with all handlers off, and one that was missed."""
     plugin = plugin_on(FACTS)
     plugin.create_container(creation(pod_at(), container_at(shares=512, quota_us=5)))
     refused = plugin.lifecycle.inventory.get("c1")
@@ -113,7 +113,7 @@ def test_drift_ends_with_its_container() -> None:
 
 
 def test_500_containers_take_less_than_a_megabyte() -> None:
-    """All different, of 500 pods with three annotations each, and every handler on."""
+    """All different, of 500 pods with three annotations each, with every handler on."""
     plugin = plugin_on(FACTS)
     configure(plugin, ALL_ON)
     requests = []
@@ -149,7 +149,7 @@ def test_500_containers_take_less_than_a_megabyte() -> None:
 
 
 def test_an_end_is_not_undone_by_an_answer_that_comes_later() -> None:
-    """Neither for a container nor for the containers of a pod; for a while."""
+    """An ended container, or one of an ended pod, is not added again."""
     inventory = Inventory()
     inventory.drop("first")
     inventory.drop_pod("pod")
@@ -164,7 +164,7 @@ def test_an_end_is_not_undone_by_an_answer_that_comes_later() -> None:
 
 
 def test_a_change_needs_the_entry_that_it_was_made_from() -> None:
-    """A job that was decided about an older entry changes nothing."""
+    """A change that was made from an older entry is refused."""
     inventory = Inventory()
     old, new = ContainerEntry("c", "old"), ContainerEntry("c", "new")
     inventory.put(old)
@@ -173,7 +173,7 @@ def test_a_change_needs_the_entry_that_it_was_made_from() -> None:
     assert inventory.get("c") is new
 
 
-def test_what_happens_while_we_ask_is_not_lost() -> None:
+def test_changes_during_a_listing_are_not_lost() -> None:
     """A listing is old when it arrives."""
     inventory = Inventory()
     pod = PodEntry("p")
@@ -189,8 +189,8 @@ def test_what_happens_while_we_ask_is_not_lost() -> None:
     assert inventory.get("both") is both
 
 
-def test_what_ended_while_we_asked_is_not_learned_again() -> None:
-    """The listing is from before its end."""
+def test_containers_that_end_during_a_listing_are_not_added_again() -> None:
+    """The listing is from before their end."""
     inventory = Inventory()
     pod = PodEntry("p")
     container = ContainerEntry("c", pod=pod)
@@ -202,8 +202,8 @@ def test_what_ended_while_we_asked_is_not_learned_again() -> None:
     assert inventory.ids() == (set(), set())
 
 
-def test_a_listing_does_not_bring_back_what_has_ended_since() -> None:
-    """Also not what was never known before."""
+def test_a_listing_does_not_add_containers_that_ended_since() -> None:
+    """Also not those that never had an entry."""
     inventory = Inventory()
     before = inventory.ids()
     inventory.drop("c1")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # server, so without a limit streams could take all threads and block every other call.
 MAX_STREAMS = 128
 
-STOPPING = "nriplugin: the proxy stops"
+STOPPING = "nriplugin: the proxy is stopping"
 
 # Metadata keys that describe one connection only. gRPC adds its own on the next one.
 _PER_CONNECTION = frozenset({"user-agent"})
@@ -38,7 +38,10 @@ _NO_DEADLINE_S = 10 * 365 * 86400.0
 
 
 class Forwarder:
-    """Forwards calls to one runtime. All methods run on threads of the gRPC server."""
+    """Forwards calls to one runtime, on threads of the gRPC server.
+
+    Only `stop` is called on another thread.
+    """
 
     def __init__(
         self, channel: grpc.Channel, when_unavailable: Callable[[], None]
@@ -65,16 +68,18 @@ class Forwarder:
         # A future instead of a blocking call: the callback below has to cancel it from
         # another thread when the caller cancels.
         future: Any = call.future(
-            request, timeout=_timeout_s(context), metadata=passed(_metadata(context))
+            request,
+            timeout=_timeout_s(context),
+            metadata=forwarded_metadata(_metadata(context)),
         )
-        if not context.add_callback(future.cancel):
+        if not context.add_callback(future.cancel):  # the caller is gone already
             future.cancel()
         response: bytes = b""
         # The exceptions can be dropped, because `_finish` reads the same status from
         # the future.
         with suppress(grpc.RpcError, grpc.FutureCancelledError):
             response = future.result()
-        initial = passed(future.initial_metadata())
+        initial = forwarded_metadata(future.initial_metadata())
         if initial and context.is_active():
             context.send_initial_metadata(initial)
         self._finish(future, context)
@@ -108,7 +113,9 @@ class Forwarder:
         context: Context,
     ) -> Iterator[bytes]:
         call = start(
-            requests, timeout=_timeout_s(context), metadata=passed(_metadata(context))
+            requests,
+            timeout=_timeout_s(context),
+            metadata=forwarded_metadata(_metadata(context)),
         )
         with self._counted(call, context):
             if not context.add_callback(call.cancel):
@@ -116,7 +123,7 @@ class Forwarder:
             # Sent now rather than together with the first message: some clients wait
             # for the initial metadata before they take the stream as open, and the
             # first message (a container event) may come much later.
-            initial = passed(call.initial_metadata())
+            initial = forwarded_metadata(call.initial_metadata())
             if context.is_active():
                 context.send_initial_metadata(initial)
             with suppress(grpc.RpcError):
@@ -146,7 +153,7 @@ class Forwarder:
 
     def _finish(self, call: Any, context: Context) -> None:  # noqa: ANN401
         """End the caller's call with the status with which the runtime ended `call`."""
-        trailing = passed(call.trailing_metadata())
+        trailing = forwarded_metadata(call.trailing_metadata())
         if trailing:
             context.set_trailing_metadata(trailing)
         code = call.code()
@@ -161,7 +168,7 @@ class Forwarder:
         context.abort(code, call.details() or "")
 
 
-def passed(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata:
+def forwarded_metadata(metadata: Iterable[tuple[str, str | bytes]] | None) -> Metadata:
     """Return the metadata that has to be forwarded to the other side.
 
     Keys that begin with `grpc-` belong to the protocol and are left out, except those

@@ -303,8 +303,8 @@ class Interceptor:
         sandbox_id = message.pod_sandbox_id
         if not message.HasField("sandbox_config"):
             return self._pod_entry(sandbox_id)
-        known = self._lifecycle.inventory.pod(sandbox_id)
-        described = None if known is None else known.described
+        entry = self._lifecycle.inventory.pod(sandbox_id)
+        described = None if entry is None else entry.described
         oci_runtime = None if described is None else described.oci_runtime
         pod = pod_of(message.sandbox_config, oci_runtime)
         if known is not None and described == pod:

@@ -259,7 +259,7 @@ class Proxy:
                 self._finishers.submit(rest).result(patience_s)
         except Exception as exc:  # noqa: BLE001 - the runtime has done its part
             late = isinstance(exc, TimeoutError)
-            problem = "not finished yet, goes on" if late else repr(exc)
+            problem = "not done in time" if late else repr(exc)
             _log.error("%s: work after the runtime's answer: %s", method, problem)
 
 

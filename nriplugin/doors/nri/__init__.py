@@ -1,3 +1,3 @@
-"""The NRI door: our plugin on the SDK in `nriplugin.nri`."""
+"""The NRI door: the plugin of nriplugin, on the SDK in `nriplugin.nri`."""
 
 from __future__ import annotations

@@ -20,39 +20,30 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.paths import cgroup_of
-from nriplugin.cgroup.writing.kernel_text import same
-from nriplugin.convert.readers import core_from_nri
-from nriplugin.doors.nri.messages import (
-    existing_entry,
-    managed_of,
-    read_existing,
-    read_pod,
+from nriplugin.doors.nri.existing import (
+    ExistingContainer,
+    Findings,
+    entry_from,
+    may_be_stale,
 )
+from nriplugin.doors.nri.messages import existing_entry, managed_of, read_pod
 from nriplugin.doors.nri.responses import files_update
-from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import HandlerFailed, When
 from nriplugin.engine.model import Pod
-from nriplugin.engine.provenance import UNKNOWN
-from nriplugin.engine.stale import changed_numbers, numbers_of
 from nriplugin.errors import ConversionError
-from nriplugin.node.observe import held, memory_use
 from nriplugin.node.outcomes import log_failures
-from nriplugin.state.corrections import Correction
-from nriplugin.state.decision_summary import summarise
 from nriplugin.state.inventory import PodEntry, summarise_pod
 from nriplugin.state.learning import Weighted
 from nriplugin.state.ownership import Ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.api import view_pb2 as view
     from nriplugin.config.file import AdoptSection
-    from nriplugin.engine.decision import Decision
-    from nriplugin.engine.model import Use
-    from nriplugin.kube.managed import Managed
     from nriplugin.nri.releases import Release
+    from nriplugin.state.corrections import Correction
     from nriplugin.state.inventory import ContainerEntry
     from nriplugin.state.lifecycle import Lifecycle
 
@@ -79,14 +70,6 @@ class Outgoing(NamedTuple):
 
     updates: list[nri.ContainerUpdate]  # for the answer
     later: list[Job]  # for the background thread, afterwards
-
-
-class Findings(NamedTuple):
-    """The inventory's entries and the corrections that follow from one Synchronize."""
-
-    entries: dict[str, ContainerEntry]
-    missing: list[Correction]  # of values that are missing
-    stale: list[Correction]  # of values that are stale
 
 
 class Adoption:
@@ -133,10 +116,12 @@ class Adoption:
                 entry = entry._replace(adopted=before[message.id].adopted)
             record = lifecycle.ownership.records.get(message.id)
             record = record or managed_of(message, pod)
-            found.entries[message.id] = _entry_from(record, entry, before)
+            found.entries[message.id] = entry_from(record, entry, before)
             try:
-                if complete or _may_be_stale(message, record):
-                    _Look(lifecycle, message, pod, entry).add(found, complete=complete)
+                if complete or may_be_stale(message, record):
+                    ExistingContainer(lifecycle, message, pod, entry).add(
+                        found, complete=complete
+                    )
             except (ConversionError, HandlerFailed):
                 continue  # the container runs, so its values stay as they are
         lifecycle.inventory.replace(entries, found.entries)
@@ -218,7 +203,10 @@ class Adoption:
     def _send_and_write(
         self, corrections: Sequence[Correction], at_once: int, out: Outgoing
     ) -> None:
-        """Have the runtime write its part, with direct writes before and after it."""
+        """Have the runtime write its part, with direct writes before and after it.
+
+        Corrections beyond `at_once` are done later, by direct writes alone.
+        """
         lifecycle = self._lifecycle
         writer, soon = lifecycle.pending.writer, lifecycle.scheduler.soon
         assert writer is not None
@@ -244,7 +232,10 @@ class Adoption:
                 out.updates.append(files_update(one.was.id, one.for_runtime()))
 
     def correct(self, one: Correction) -> None:
-        """Correct one container, on the background thread."""
+        """Correct one container, on the background thread.
+
+        Without direct writes, a runtime that may hang on updates is not sent any.
+        """
         if self._lifecycle.pending.writer is not None:
             self._write(one)
         elif one.for_runtime() and self.release >= TAKES_UPDATES:
@@ -272,165 +263,3 @@ def _weighted(containers: Iterable[view.Container]) -> Iterable[Weighted]:
         if cgroup is not None:
             resources = linux.resources
             yield Weighted(cgroup, resources.cpu.shares.value, resources.unified)
-
-
-def _entry_from(
-    record: Managed | None, entry: ContainerEntry, before: Mapping[str, ContainerEntry]
-) -> ContainerEntry:
-    """Return the entry of a container about which no decision is made at Synchronize.
-
-    It is the entry of the previous connection, if there is one. Else it has the values
-    of the record, and stays not `owned`: the container's first update determines which
-    values nriplugin set.
-    """
-    earlier = before.get(entry.id)
-    if earlier is not None and earlier.owned:
-        return earlier._replace(pod=entry.pod, started=entry.started)
-    if record is None:
-        return entry
-    files, others, numbers = record
-    return entry._replace(files=files, others=others, numbers=numbers)
-
-
-def _may_be_stale(message: view.Container, record: Managed | None) -> bool:
-    """Whether a container can have a stale value of nriplugin's.
-
-    It cannot if its numbers equal those in its record. That is so for nearly all
-    containers, and much faster to check than making a decision.
-    """
-    resources = message.linux.resources
-    if record is None or not record.numbers:
-        return record is not None or bool(resources.unified)
-    return record.numbers != numbers_of(core_from_nri(resources))
-
-
-class _Look:
-    """One existing container, its decision and its corrections at Synchronize."""
-
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        message: view.Container,
-        pod: Pod,
-        entry: ContainerEntry,
-    ) -> None:
-        self._lifecycle, self._plan, self._pod = lifecycle, lifecycle.plan, pod
-        container = read_existing(message)
-        annotated = managed_of(message, pod)
-        self._entry = lifecycle.own(entry, pod, container, annotated, self._plan)
-        self._container = lifecycle.with_ownership(container, self._entry, self._plan)
-        self._shown = lifecycle.ownership.shows(container)
-        self._cgroup = entry.cgroup
-        self._stored = self._stored_values()
-
-    def add(self, found: Findings, *, complete: bool) -> None:
-        """Add the container's entry and the correction of its stale values.
-
-        If `complete`, the entry has the decision that would be made now, and the
-        correction of missing values is added, too.
-        """
-        if not complete:
-            stale = self._stale(self._entry)
-            if stale is not None:
-                found.stale.append(stale)
-            found.entries[self._entry.id] = self._entry
-            return
-        plan, use = self._plan, self._use()
-        decision = decide(self._pod, self._container, plan.facts, plan.config, use)
-        wanted = decision.expected()
-        was = self._entry_with(wanted, decision)
-        stale = self._stale(was)
-        found.entries[was.id] = was
-        if stale is not None:
-            found.stale.append(stale)
-            # Stale values are corrected first, so the correction of missing values is
-            # made from the entry that results.
-            was = stale.become
-        absent = {
-            file: value
-            for file, value in decision.files.items()
-            if was.files.get(file) != value and not self._holds(file, value)
-        }
-        if absent or decision.writes:
-            outdated = {f: v for f, v in was.ours.items() if f not in wanted}
-            become = was._replace(
-                files=wanted,
-                outdated=outdated,
-                numbers=numbers_of(self._container.resources),
-                decision=summarise(decision),
-                adopted=True,
-            )
-            found.missing.append(_correction(was, become, absent, decision))
-
-    def _entry_with(
-        self, wanted: Mapping[str, str], decision: Decision
-    ) -> ContainerEntry:
-        """Return the entry, with its values divided by whether they are wanted now.
-
-        `files` gets the stored values that the decision wants, `outdated` all others.
-        """
-        files = {f: v for f, v in wanted.items() if self._stored.get(f) == v}
-        outdated = {f: v for f, v in self._entry.ours.items() if f not in files}
-        return self._entry._replace(
-            files=files, outdated=outdated, decision=summarise(decision)
-        )
-
-    def _use(self) -> Use | None:
-        tree = self._lifecycle.tree
-        if tree is None or self._cgroup is None:
-            return None
-        return memory_use(tree, self._cgroup)
-
-    def _stale(self, was: ContainerEntry) -> Correction | None:
-        """Return the correction of values that are stale after a resize, if any."""
-        given = self._container.resources
-        asked = changed_numbers(given, self._stored, self._entry.numbers)
-        if asked is None:
-            return None
-        plan = self._plan
-        decision = decide_update(
-            *(self._pod, self._container._replace(decided={}), asked),
-            *(plan.facts, plan.config, self._use()),
-            unasked=True,
-        )
-        files = {f: v for f, v in decision.files.items() if self._stored.get(f) != v}
-        if not (files or decision.writes):
-            return None
-        become = was.after(decision, (), numbers_of(given))
-        return _correction(was, become, files, decision)
-
-    def _stored_values(self) -> dict[str, str]:
-        """Return the values of nriplugin's that the runtime keeps for the container.
-
-        If the runtime does not show the values that it keeps, these are the recorded
-        values that the cgroup's files still hold.
-        """
-        unified, ours = self._container.resources.unified, self._entry.ours
-        if self._shown:
-            return {file: unified[file] for file in ours if file in unified}
-        return {
-            file: value
-            for file, value in ours.items()
-            if value != UNKNOWN and self._holds(file, value)
-        }
-
-    def _holds(self, file: str, value: str) -> bool:
-        """Whether a file holds a value; False if the file cannot be read."""
-        tree = self._lifecycle.tree
-        if tree is None or self._cgroup is None:
-            return False
-        content = held(tree, self._cgroup, file)
-        return content is not None and same(file, value, content)
-
-
-def _correction(
-    was: ContainerEntry,
-    become: ContainerEntry,
-    files: Mapping[str, str],
-    decision: Decision,
-) -> Correction:
-    # All warnings of decisions are about memory.high. There is no second warning about
-    # a container whose memory.high is right already.
-    warnings = decision.warnings if "memory.high" in files else ()
-    idle = bool(decision.cleared)
-    return Correction(was, become, files, decision.writes, idle, warnings)

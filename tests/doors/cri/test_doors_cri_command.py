@@ -58,8 +58,8 @@ class Process:
 
     def settled(self) -> bool:
         """Whether the process serves, or has ended."""
-        said = self.log.read_bytes()[self._before :]
-        return b"serving" in said or self.exit_code() is not None
+        log = self.log.read_bytes()[self._before :]
+        return b"serving" in log or self.exit_code() is not None
 
     def exit_code(self) -> int | None:
         return self._process.poll()
@@ -68,7 +68,7 @@ class Process:
         self._process.send_signal(number)
         return self._process.wait(PATIENCE_S)
 
-    def has_said(self, text: bytes) -> bool:
+    def has_logged(self, text: bytes) -> bool:
         return text in self.log.read_bytes()
 
     def signal(self, number: int) -> None:
@@ -152,8 +152,8 @@ def test_a_second_one_does_not_take_the_socket(
     """gRPC alone would replace the socket of the first process silently."""
     argv = ["--listen", f"unix://{process.path}", "--runtime", f"unix://{fake.path}"]
     assert main(["cri-proxy", *argv]) == 2
-    said = capfd.readouterr().err.splitlines()[-1]
-    assert said.endswith("another process serves it, expected one that is free")
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert error.endswith("another process serves it, expected one that is free")
     with Client(process.path) as kubelet:
         assert kubelet.raw(rpc("Status"), b"x") == b"echo:x"
 
@@ -233,7 +233,7 @@ def test_killed_and_started_again_under_load(
     errors: list[grpc.StatusCode] = []
 
     def load(number: int) -> None:
-        # Not the same connection again and again: kubelet's waits between attempts.
+        # Each thread has its own connection: `kubelet`'s waits between its attempts.
         with Client(str(tmp_path / "proxy.sock")) as client:
             while not stop.is_set():
                 try:
@@ -318,20 +318,20 @@ def test_a_configuration_that_changes(
     with Client(running.path) as kubelet:
         sandbox_id = kubelet.run_pod()
         kubelet.create(sandbox_id, cpu_shares=1024)
-        for text, said in (
+        for text, expected in (
             ("curve: proportional\n", b"is in force"),
             ("curve: straight\n", b"the old one stays in force"),
         ):
             config.write_text(text)
             running.signal(signal.SIGHUP)
-            wait_until(partial(running.has_said, said))
+            wait_until(partial(running.has_logged, expected))
             kubelet.create(sandbox_id, cpu_shares=1024)
     assert [one["cpu.weight"] for one in unified(fake)] == ["39", "100", "100"]
     assert running.end() == 0
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "expected"),
     [
         (["--listen", "/a", "--runtime", "unix:///b"], "--listen: '/a', expected unix"),
         (["--listen", "unix:///a", "--runtime", "b"], "--runtime: 'b', expected unix"),
@@ -350,11 +350,11 @@ def test_a_configuration_that_changes(
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(
-    argv: list[str], said: str, capfd: pytest.CaptureFixture[str]
+    argv: list[str], expected: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The last line on standard error names the mistake."""
     assert main(["cri-proxy", *argv]) == 2
-    assert said in capfd.readouterr().err.splitlines()[-1]
+    assert expected in capfd.readouterr().err.splitlines()[-1]
 
 
 def test_without_grpcio_the_error_names_the_extra(

@@ -110,7 +110,7 @@ def test_a_container_created_without_the_proxy(
 def test_a_runtime_that_starts_after_the_proxy(
     fake: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The proxy serves and is not healthy; it learns when the runtime is up."""
+    """Calls get UNAVAILABLE and the log says why; the proxy learns later."""
     fake.stop()
     path = str(tmp_path / "proxy.sock")
     with serving(fake, path) as door, Client(path) as kubelet:
@@ -253,7 +253,7 @@ def test_writes_at_the_start_survive_a_restart_of_the_proxy(
             Client(path) as kubelet,
         ):
             door.apply(config)
-            # Of a runtime of this name it is not known that it takes cpu.idle.
+            # A runtime of an unknown name may not take cpu.idle.
             pod = kubelet.run_pod(cgroup_parent=POD, runtime_handler="youki")
             container_id = kubelet.create(pod, **RESOURCES)
             add_v2(root, f"{POD}/{container_id}")
@@ -347,9 +347,9 @@ def test_unavailable_for_another_reason_does_not_restart_discovery(
         (20, {}, Curve.KEP),
         (59, {}, Curve.QUADRATIC),
         (50, {}, Curve.PROPORTIONAL),
-        # Ours, from before a restart: whatever it was, it goes on.
+        # Set by nriplugin before a restart.
         (20, {"cpu.weight": "20"}, Curve.KEP),
-        # Somebody's wish, which no curve makes of these shares.
+        # Set explicitly: no curve gives this weight for these shares.
         (77, {"cpu.weight": "77"}, Curve.QUADRATIC),
     ],
 )

@@ -281,7 +281,7 @@ def test_a_failed_update_does_not_change_the_entry(
     assert door.lifecycle.inventory.get(container_id) == before
 
 
-# What is known
+# The inventory
 
 
 def test_pods_and_containers_are_forgotten(kubelet: Client, door: CRIDoor) -> None:
@@ -314,7 +314,7 @@ def test_a_failed_stop_drops_nothing(
     assert door.lifecycle.inventory.get(container_id) is not None
 
 
-# What no request carries
+# Direct writes and learned facts
 
 
 @pytest.fixture
@@ -394,7 +394,7 @@ def test_files_are_known_once_there_are_pods(fake: FakeRuntime, tmp_path: Path) 
         elsewhere = kubelet.run_pod(uid="other", cgroup_parent="/elsewhere")
         kubelet.create(elsewhere, **RESOURCES)
         make_v2(root, ("/kubepods", QOS, POD))
-        # As kubelet leaves it; what is below has all controllers.
+        # As kubelet leaves it; the cgroups below have all controllers.
         kubelet.create(kubelet.run_pod(uid=UID, cgroup_parent=POD), **RESOURCES)
     before, after = (dict(one.config.linux.resources.unified) for one in created(fake))
     assert before == FILES

@@ -45,8 +45,8 @@ def test_systemd_understands_it(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    said = [line for line in verified.stderr.splitlines() if UNIT.name in line]
-    assert (verified.returncode, said) == (0, []), verified.stderr
+    complaints = [line for line in verified.stderr.splitlines() if UNIT.name in line]
+    assert (verified.returncode, complaints) == (0, []), verified.stderr
 
 
 def test_the_socket_is_in_a_directory_of_its_own(settings: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Pods and containers as a runtime tells of them, and as the plugin sees them."""
+"""Builds NRI messages of pods and containers, in the form that the plugin receives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Seen = TypeVar("Seen", bound=Message)
 
 GIB = 1 << 30
 APP: dict[str, Any] = {"shares": 512, "quota_us": 100_000, "limit_bytes": GIB}
-# What the conversion makes of it.
+# The files that the conversion makes of APP.
 FILES = {
     "cpu.weight": "59",
     "cpu.max": "100000 100000",
@@ -30,7 +30,7 @@ OURS = ".cgroup2.nri.io"
 def pod_at(
     parent: str = POD, annotations: Mapping[str, str] | None = None, **fields: Any
 ) -> nri.PodSandbox:
-    """Return a pod with a cgroup; it runs under runc, and is Burstable by its place."""
+    """Return a pod with a cgroup; it runs under runc and is Burstable by its path."""
     given = {"id": "p1", "name": "web", "namespace": "shop", "uid": UID}
     given["runtime_handler"] = "runc"
     result = nri.PodSandbox(annotations=annotations, **{**given, **fields})
@@ -47,7 +47,7 @@ def container_at(
     pod_id: str = "p1",
     **numbers: int,
 ) -> nri.Container:
-    """Return a container with a cgroup; without numbers, those of APP."""
+    """Return a container with a cgroup; its numbers are those of APP by default."""
     result = container(number, **(numbers or APP))
     result.pod_sandbox_id = pod_id
     result.linux.cgroups_path = path
@@ -61,17 +61,17 @@ def container_at(
 def asking(
     unified: Mapping[str, str] | None = None, **numbers: Any
 ) -> nri.LinuxResources:
-    """Return the resources of an update, as kubelet asks for them."""
+    """Return the resources of an update as kubelet sends them."""
     return container_at(unified=unified, **numbers).linux.resources
 
 
 def seen(kind: type[Seen], message: Message) -> Seen:
-    """Return a message as the plugin gets to see it."""
+    """Return a message parsed as the plugin's view of it."""
     return kind.FromString(message.SerializeToString())
 
 
 def creation(pod: nri.PodSandbox, app: nri.Container) -> view.CreateContainerRequest:
-    """Return a creation, as the plugin gets to see it."""
+    """Return a creation as the plugin receives it."""
     request = nri.CreateContainerRequest(pod=pod, container=app)
     return seen(view.CreateContainerRequest, request)
 
@@ -79,7 +79,7 @@ def creation(pod: nri.PodSandbox, app: nri.Container) -> view.CreateContainerReq
 def updating(
     pod: nri.PodSandbox, app: nri.Container, asked: nri.LinuxResources
 ) -> view.UpdateContainerRequest:
-    """Return an update, as the plugin gets to see it."""
+    """Return an update as the plugin receives it."""
     request = nri.UpdateContainerRequest(pod=pod, container=app, linux_resources=asked)
     return seen(view.UpdateContainerRequest, request)
 
@@ -87,7 +87,7 @@ def updating(
 def existing(
     pods: Iterable[nri.PodSandbox], containers: Iterable[nri.Container]
 ) -> tuple[list[view.PodSandbox], list[view.Container]]:
-    """Return what exists, as the plugin gets to see it."""
+    """Return the pods and containers of Synchronize as the plugin receives them."""
     return (
         [seen(view.PodSandbox, pod) for pod in pods],
         [seen(view.Container, app) for app in containers],

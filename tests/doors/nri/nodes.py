@@ -38,7 +38,7 @@ FACTS = NODE._replace(writable=False)
 
 
 class ByHand:
-    """A scheduler without a thread: its jobs are done when a test says so."""
+    """A scheduler without a thread: a test runs its jobs by hand."""
 
     def __init__(self) -> None:
         self.now: list[Job] = []
@@ -64,19 +64,19 @@ class ByHand:
         self.stopped = True
 
     def work(self) -> None:
-        """Do what is to be done soon."""
+        """Run the jobs that are to run soon."""
         jobs, self.now = self.now, []
         for job in jobs:
             job()
 
     def work_when_time_is_up(self) -> None:
-        """Do what was to be done after a while."""
+        """Run the jobs that wait for a time."""
         jobs, self.timed = self.timed, []
         for job in jobs:
             job()
 
     def work_later(self) -> None:
-        """Do what may take its time."""
+        """Run the paced jobs."""
         jobs, self.later = self.later, []
         for job in jobs:
             job()
@@ -104,7 +104,7 @@ def background_of(plugin: NodePlugin) -> ByHand:
 
 
 def configure(plugin: NodePlugin, config: str) -> None:
-    """Give a plugin a configuration."""
+    """Apply a configuration to a plugin."""
     plugin.apply(parse_config(config, "test"))
 
 
@@ -136,15 +136,15 @@ class Node:
         configure(self.plugin, config)
 
     def file(self, path: str) -> str:
-        """Return what a file of the kernel holds."""
+        """Return the content of a file in the model of the kernel."""
         return self.kernel.files[path]
 
     def of_container(self, file: str) -> str:
-        """Return what a file of the usual container holds."""
+        """Return the content of a file of the usual container."""
         return self.file(f"{CONTAINER}/{file}")
 
     def written(self) -> dict[str, str]:
-        """Return what was written since the last call, by file below the pod."""
+        """Return the writes since the last call, by file below the pod."""
         writes, self.kernel.writes = self.kernel.writes, []
         return {path.removeprefix(POD).lstrip("/"): value for path, value in writes}
 

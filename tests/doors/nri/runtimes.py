@@ -37,12 +37,12 @@ NUMBERS = ("shares", "quota_us", "limit_bytes")
 
 
 class UpdateFailed(Exception):
-    """What kubelet would be told, and try again."""
+    """The update failed, so that kubelet would try again."""
 
 
 @dataclass
 class Spec:
-    """What a runtime keeps for a container."""
+    """The resources that a runtime keeps for a container."""
 
     numbers: dict[str, int]
     unified: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Spec:
 
 
 class ModelRuntime:
-    """One container of one pod, and a plugin that comes and goes."""
+    """A runtime with one container in one pod, and a plugin that can be restarted."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ModelRuntime:
     # The plugin
 
     def connect(self, config: str | None = None) -> None:
-        """Start a plugin, in place of any other, and tell it what exists."""
+        """Start a plugin in place of the earlier one, and synchronize it."""
         self.config = self.config if config is None else config
         tree = self.kernel.tree
         records = OwnershipRecords(self.state)
@@ -117,7 +117,7 @@ class ModelRuntime:
         self.plugin = None
 
     def reload(self, config: str) -> None:
-        """Give the plugin another configuration, if it is there."""
+        """Apply another configuration to the plugin, if it is connected."""
         self.config = config
         if self.plugin is not None:
             configure(self.plugin, config)
@@ -181,7 +181,7 @@ class ModelRuntime:
             self._settle()
 
     def files(self) -> dict[str, str]:
-        """Return what the kernel holds for the container and its pod's burst."""
+        """Return the container's files in the kernel, and the burst of its pod."""
         names = (
             *("cpu.weight", "cpu.idle", "cpu.max", "cpu.max.burst"),
             *("memory.max", "memory.high", "memory.low", "memory.min"),
@@ -193,7 +193,7 @@ class ModelRuntime:
     # Parts of the above
 
     def shown(self) -> nri.Container:
-        """Return the container as plugins get to see it."""
+        """Return the container as the runtime shows it to plugins."""
         shown = container(1, **self.spec.numbers)
         shown.pod_sandbox_id = self.pod.id
         shown.linux.cgroups_path = CONTAINER
@@ -215,7 +215,7 @@ class ModelRuntime:
             "quota_us": resources.cpu.quota.value,
             "limit_bytes": resources.memory.limit.value,
         }
-        # At an update 0 is "not given", and what was there before stays.
+        # At an update 0 is "not given", and the earlier number stays.
         self.spec.numbers |= {name: value for name, value in given.items() if value}
         self.spec.unified.update(resources.unified)
 

@@ -1,4 +1,4 @@
-"""Containers that were there before us, and what becomes of them."""
+"""Containers that were created without nriplugin, and how Synchronize corrects them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALL = {**FILES, "cpu.max.burst": "50000"}
 
 
 def containers(count: int) -> list[nri.Container]:
-    """Return containers of the pod that nobody has touched."""
+    """Return containers of the pod that have no values from nriplugin."""
     return [container_at(path_of(number), number) for number in range(1, count + 1)]
 
 
@@ -44,12 +44,12 @@ def path_of(number: int) -> str:
 
 
 def node_with(config: str, count: int = 1) -> Node:
-    """Return a node on which a runtime without us has made containers."""
+    """Return a node on which a runtime has created containers without nriplugin."""
     node = Node(config)
     for number in range(1, count + 1):
         path = path_of(number)
         node.kernel.add(path)
-        # As the conversion has it, but for the weight.
+        # The values of the conversion, except for the weight.
         node.kernel.files[f"{path}/cpu.max"] = FILES["cpu.max"]
         node.kernel.files[f"{path}/memory.max"] = FILES["memory.max"]
     node.kernel.files[f"{POD}/cpu.max"] = "400000 100000"
@@ -63,11 +63,11 @@ def adopted(node: Node, count: int) -> list[bool]:
     ]
 
 
-# By ourselves
+# By direct writes
 
 
-def test_only_what_is_missing_is_written() -> None:
-    """A file that holds its value is not touched, and the pod gets its part."""
+def test_only_missing_values_are_written() -> None:
+    """A file that holds its value is not written; the pod gets its sum."""
     node = node_with(ADOPT)
     assert not node.synchronize(containers(1))
     assert node.written() == {}  # the runtime waits for the answer
@@ -83,8 +83,8 @@ def test_only_what_is_missing_is_written() -> None:
     assert known.files == ALL
 
 
-def test_the_first_ones_are_adopted_soon_the_others_by_and_by() -> None:
-    """A thousand containers at once would be a load that nobody asked for."""
+def test_some_containers_are_adopted_at_once_and_the_others_paced() -> None:
+    """A thousand containers at once would be too much load."""
     node = node_with(FEW, 5)
     node.synchronize(containers(5))
     node.background.work()
@@ -94,8 +94,8 @@ def test_the_first_ones_are_adopted_soon_the_others_by_and_by() -> None:
     assert adopted(node, 5) == [True] * 5
 
 
-def test_without_being_told_nothing_is_adopted() -> None:
-    """What runs is left as it is, but it is known what is ours."""
+def test_without_adopt_nothing_is_written() -> None:
+    """The entries still say which values nriplugin set."""
     node = node_with(BURST)
     node.synchronize(containers(1))
     node.background.work()
@@ -105,7 +105,7 @@ def test_without_being_told_nothing_is_adopted() -> None:
 
 
 def test_explicit_values_are_left_alone() -> None:
-    """Whoever set them meant them, before us as well."""
+    """Values that others have set before are not replaced."""
     node = node_with(f"{ADOPT}\nmemoryQoS: {{enabled: true}}")
     explicit = {"memory.high": "4096", "memory.low": "8192"}
     node.synchronize([container_at(unified=explicit, oom_score=998)])
@@ -119,16 +119,16 @@ THROTTLE = "memoryQoSLevel: {enabled: true, level: BE}"
 
 
 @pytest.mark.parametrize("adopt", [True, False])
-def test_throttling_below_use_is_said(
+def test_a_memory_high_below_the_use_is_logged(
     adopt: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A container that runs is slowed down at once, if anything is done to it."""
+    """It slows a running container down at once, so adoption warns about it."""
     node = node_with(f"{BURST}\n{THROTTLE}\nadopt: {{enabled: {str(adopt).lower()}}}")
     node.kernel.files[f"{CONTAINER}/memory.current"] = str(GIB)
     node.synchronize(containers(1))
-    said = [line for line in caplog.messages if "memory.high" in line]
-    assert len(said) == adopt
-    assert all(line.startswith("shop/web/app: memory.high") for line in said)
+    logged = [line for line in caplog.messages if "memory.high" in line]
+    assert len(logged) == adopt
+    assert all(line.startswith("shop/web/app: memory.high") for line in logged)
     node.background.work()
     high = node.of_container("memory.high")
     assert (high == "max") is not adopt
@@ -140,7 +140,7 @@ def test_throttling_below_use_is_said(
 def test_containers_that_vanish_meanwhile_are_forgotten(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With or without a word from the runtime, and without one from us."""
+    """With or without a RemoveContainer, and without a log line."""
     node = node_with(FEW, 4)
     node.synchronize(containers(4))
     node.kernel.remove(path_of(2))
@@ -157,7 +157,7 @@ def test_containers_that_vanish_meanwhile_are_forgotten(
 
 
 def test_an_update_meanwhile_is_not_undone() -> None:
-    """What was missing was missing of another container, so to speak."""
+    """A correction that was made from an older entry is dropped."""
     node = node_with(FEW, 3)
     node.synchronize(containers(3))
     app, path = container_at(path_of(3), 3), path_of(3)
@@ -175,7 +175,7 @@ def test_an_update_meanwhile_is_not_undone() -> None:
 
 
 class Interrupted(Kernel):
-    """A kernel on which something happens during a write."""
+    """A kernel that calls a function during a write."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -190,7 +190,7 @@ class Interrupted(Kernel):
 
 
 def test_an_update_in_the_middle_of_adoption_has_the_last_word() -> None:
-    """The background was about to write what had been right until then."""
+    """The background thread was about to write values from before the update."""
     kernel = Interrupted()
     node = Node(
         "memoryQoS: {enabled: true, protection: false}\nadopt: {enabled: true}",
@@ -218,8 +218,8 @@ def test_an_update_in_the_middle_of_adoption_has_the_last_word() -> None:
         assert node.of_container(file) == known.files[file]
 
 
-def test_a_new_connection_takes_the_place_of_the_last_ones_work() -> None:
-    """Everything comes anew, so what was planned for the old one is not done."""
+def test_a_new_connection_drops_the_corrections_of_the_last_one() -> None:
+    """Its Synchronize makes new corrections."""
     node = node_with(FEW, 5)
     node.synchronize(containers(5))
     node.plugin.disconnected("gone")
@@ -235,7 +235,7 @@ def test_a_new_connection_takes_the_place_of_the_last_ones_work() -> None:
 
 
 def read_only(config: str) -> tuple[NodePlugin, ByHand]:
-    """Return a plugin that cannot write, behind a runtime of today, and its jobs."""
+    """Return a plugin without direct writes, with a current runtime, and its jobs."""
     plugin = plugin_on(FACTS)
     plugin.configure(nri.ConfigureRequest(NRI_version="0.12.5"))
     background = background_of(plugin)
@@ -246,7 +246,7 @@ def read_only(config: str) -> tuple[NodePlugin, ByHand]:
 def served(
     tmp_path: Path, apps: Sequence[nri.Container], behaviour: Behaviour
 ) -> list[list[nri.ContainerUpdate]]:
-    """Return the updates that a runtime got when all jobs were done."""
+    """Return the updates that the runtime got when all jobs were done."""
     plugin, background = read_only(FEW)
     path = str(tmp_path / "nri.sock")
     with EmbeddedRuntime(path, behaviour) as runtime:
@@ -262,7 +262,7 @@ def served(
 
 
 def test_the_answer_to_synchronize_carries_the_first_ones(tmp_path: Path) -> None:
-    """The others come as updates of their own, from NRI 0.12.1 on."""
+    """From NRI 0.12.1 on, the others follow as updates of their own."""
     updates = served(tmp_path, containers(4), Behaviour())
     assert [[u.container_id for u in one] for one in updates] == [
         ["c1", "c2"],
@@ -281,10 +281,10 @@ def test_the_answer_to_synchronize_carries_the_first_ones(tmp_path: Path) -> Non
     ("version", "nri_version"),
     [("2.2.1", "0.11.0"), ("2.3.7", "0.12.0"), ("2.4.0", "0.12.1-unknown")],
 )
-def test_an_older_runtime_is_not_sent_what_it_did_not_ask_for(
+def test_an_older_runtime_gets_no_unsolicited_updates(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, version: str, nri_version: str
 ) -> None:
-    """It can hang on that; so the others are left as they are, which is said."""
+    """It can hang on those, so the other containers stay, and the log says so."""
     older = Behaviour(version=version, nri_version=nri_version)
     updates = served(tmp_path, containers(4), older)
     assert [[u.container_id for u in one] for one in updates] == [["c1", "c2"]]
@@ -292,7 +292,7 @@ def test_an_older_runtime_is_not_sent_what_it_did_not_ask_for(
 
 
 def test_what_a_container_has_already_is_not_sent_again() -> None:
-    """Neither what its spec says, nor the container if that is all."""
+    """A value that the container's spec has is left out of the update."""
     plugin, _ = read_only(ADOPT)
     some = container_at(number=1, unified=FILES)
     everything = container_at(number=2, unified=ALL)
@@ -304,7 +304,7 @@ def test_what_a_container_has_already_is_not_sent_again() -> None:
 
 
 def test_what_the_kernel_holds_already_is_not_sent_either() -> None:
-    """With a tree to look at, although there is nobody to write."""
+    """The tree is read for that, although direct writes are off."""
     node = node_with("")
     plugin = plugin_on(FACTS, node.kernel.tree)
     configure(plugin, ADOPT)
@@ -314,7 +314,7 @@ def test_what_the_kernel_holds_already_is_not_sent_either() -> None:
 
 
 def test_a_runtime_is_not_asked_to_make_a_running_container_idle() -> None:
-    """That takes shares that were never there; whatever else is missing is sent."""
+    """That would need cleared shares; other missing values are sent."""
     plugin, _ = read_only(f"{ADOPT}\ncpuQoS: {{enabled: true, level: BE}}")
     updates = plugin.synchronize(*existing([pod_at()], [container_at()]))
     assert updates is not None
@@ -325,7 +325,7 @@ def test_a_runtime_is_not_asked_to_make_a_running_container_idle() -> None:
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_container_that_is_gone_or_updated_is_not_sent_late(gone: bool) -> None:
-    """Its turn comes when it is no longer what it was."""
+    """A paced correction is dropped if the entry has changed by then."""
     plugin, background = read_only(FEW)
     sent: list[str] = []
     plugin.attach(lambda updates, done: sent.append(updates[0].container_id))
@@ -340,8 +340,8 @@ def test_a_container_that_is_gone_or_updated_is_not_sent_late(gone: bool) -> Non
     assert (plugin.lifecycle.inventory.get("c3") is None) is gone
 
 
-def test_an_idle_plugin_forgets_what_there_was() -> None:
-    """A new connection tells of all that exists, wanted or not."""
+def test_an_inactive_plugin_replaces_its_inventory_too() -> None:
+    """Synchronize lists everything that exists, under any configuration."""
     plugin, _ = read_only(ADOPT)
     plugin.synchronize(*existing([pod_at()], containers(2)))
     assert len(plugin.lifecycle.inventory) == 2

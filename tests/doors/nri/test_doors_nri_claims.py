@@ -1,4 +1,4 @@
-"""What was raised above a container that is created and has not started yet."""
+"""Sums above a container that was created and has not started yet."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def second() -> nri.Container:
 
 
 class Journalled(Node):
-    """A node whose originals are kept, so that what was raised can be lowered."""
+    """A node whose original values are journalled, so that sums can be lowered."""
 
     def __init__(self, config: str, journal: Journal) -> None:
         super().__init__(config, journal=journal)
         self.kernel.remove(CONTAINER)
 
     def make(self, app: nri.Container) -> int:
-        """Create a container as a runtime does; return its protection in pages."""
+        """Create a container as a runtime does; its protection is given in pages."""
         files = files_of(self.create(app))
         cgroup = app.linux.cgroups_path
         self.kernel.add(cgroup)
@@ -49,7 +49,7 @@ class Journalled(Node):
 
     @property
     def raised(self) -> list[int]:
-        """Return the pages of all above the containers, from the top."""
+        """Return the protection above the containers in pages, from the top."""
         paths = ("/kubepods", QOS, POD)
         return [int(self.file(f"{one}/memory.low")) // PAGE for one in paths]
 
@@ -63,7 +63,7 @@ def node(tmp_path: Path) -> Iterator[Journalled]:
 def test_a_new_container_keeps_its_protection_when_another_one_goes(
     node: Journalled,
 ) -> None:
-    """Created, then the other one is removed, then it starts."""
+    """A sibling is removed between the container's creation and its start."""
     pages = node.make(first())
     node.start(first())
     node.create(second())
@@ -84,17 +84,17 @@ def test_a_new_container_keeps_its_protection_when_another_one_goes(
 def test_a_creation_that_the_runtime_refuses_leaves_nothing_raised(
     node: Journalled,
 ) -> None:
-    """It tells so by an end of the container that never had a cgroup."""
+    """The runtime reports the removal of a container that never had a cgroup."""
     node.create(first())
     node.remove(first())
     node.background.work()
     assert node.raised == [0, 0, 0]
 
 
-def test_a_creation_that_ends_without_a_word_is_forgotten_at_synchronize(
+def test_synchronize_ends_claims_of_containers_that_do_not_exist(
     node: Journalled,
 ) -> None:
-    """Then the runtime tells all containers that there are."""
+    """Synchronize lists all containers that exist."""
     pages = node.make(first())
     node.start(first())
     node.create(second())
@@ -104,10 +104,10 @@ def test_a_creation_that_ends_without_a_word_is_forgotten_at_synchronize(
     assert node.raised == [pages] * 3
 
 
-def test_a_creation_that_ends_without_a_word_goes_with_its_pod(
+def test_the_end_of_a_pod_ends_the_claims_in_it(
     node: Journalled,
 ) -> None:
-    """The QoS class and kubepods stay, and are lowered."""
+    """The cgroups of the QoS class and of kubepods are lowered."""
     node.create(first())
     node.kernel.remove(POD)
     node.remove_pod(pod_at())
@@ -115,8 +115,8 @@ def test_a_creation_that_ends_without_a_word_goes_with_its_pod(
     assert [node.file(f"{one}/memory.low") for one in ("/kubepods", QOS)] == ["0", "0"]
 
 
-def test_a_pods_burst_has_the_parts_of_all_that_are_being_made() -> None:
-    """Two are created before either starts."""
+def test_a_pods_burst_counts_all_containers_that_are_being_created() -> None:
+    """Two containers are created before either starts."""
     node = Node(BURST)
     node.kernel.remove(CONTAINER)
     node.kernel.files[f"{POD}/cpu.max"] = "400000 100000"

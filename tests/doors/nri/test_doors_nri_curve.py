@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 OTHER_POD = f"{QOS}/pod11111111-2222-3333-4444-555555555555"
 
-# A container: its pod's cgroup, its shares, its weight, and what `unified` shows of it.
-Told = tuple[str, int, int, dict[str, str]]
+# A listed container: its pod's cgroup, shares, weight and `unified` values.
+Listed = tuple[str, int, int, dict[str, str]]
 
 
 def node_with(
-    told: Iterable[Told], config: str = "", nri_version: str = "0.12.5"
+    listed: Iterable[Listed], config: str = "", nri_version: str = "0.12.5"
 ) -> NodePlugin:
-    """Return a plugin that was told of containers, on a node that has them."""
+    """Return a plugin that was synchronized with containers that the node has."""
     kernel = Kernel(2, ("/kubepods", QOS, POD, OTHER_POD))
     apps: list[nri.Container] = []
-    for number, (parent, shares, weight, unified) in enumerate(told):
+    for number, (parent, shares, weight, unified) in enumerate(listed):
         path = f"{parent}/{number:064x}"
         kernel.add(path)
         kernel.files[f"{path}/cpu.weight"] = str(weight)
@@ -52,8 +52,8 @@ def weight(plugin: NodePlugin, shares: int, uid: str = "new") -> str:
     return files_of(plugin.create_container(request))["cpu.weight"]
 
 
-def by(curve: Curve, parent: str = POD) -> list[Told]:
-    """Return what a runtime with a curve has made."""
+def by(curve: Curve, parent: str = POD) -> list[Listed]:
+    """Return containers whose weights a runtime has computed by a curve."""
     return [(parent, shares, weight_of(shares, curve), {}) for shares in (512, 3000)]
 
 
@@ -61,7 +61,7 @@ def by(curve: Curve, parent: str = POD) -> list[Told]:
 def test_the_runtimes_own_curve_is_followed(
     curve: Curve, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """So that new containers compare with old ones as their shares do."""
+    """So weights of new and old containers compare as their shares do."""
     caplog.set_level("INFO")
     plugin = node_with(by(curve))
     assert plugin.plan.facts.curve is curve
@@ -71,21 +71,21 @@ def test_the_runtimes_own_curve_is_followed(
 
 
 def test_the_curve_outlives_a_reconnection() -> None:
-    """Also when all that is left are containers of ours, which prove nothing."""
+    """Also if only containers with nriplugin's weights are left."""
     plugin = node_with(by(Curve.KEP))
     plugin.synchronize(*existing([pod_at()], []))
     assert plugin.plan.facts.curve is Curve.KEP
     assert "2 of 2 containers" in plugin.plan.facts.curve_evidence
 
 
-def test_after_a_restart_the_curve_is_the_one_of_our_own_containers() -> None:
-    """Any other would change the ratio between siblings."""
+def test_after_a_restart_the_curve_is_that_of_nriplugins_weights() -> None:
+    """Another curve would change the ratio between siblings."""
     ours = [(POD, 1024, 39, {"cpu.weight": "39"}), (POD, 512, 20, {"cpu.weight": "20"})]
     assert node_with(ours).plan.facts.curve is Curve.KEP
 
 
 def test_a_node_without_containers_follows_current_runtimes() -> None:
-    """And so does one whose containers tell nothing."""
+    """So does a node whose containers do not show a curve."""
     assert node_with([]).plan.facts.curve is Curve.QUADRATIC
     plugin = node_with([(POD, 512, 77, {}), ("/elsewhere", 512, 20, {})])
     assert plugin.plan.facts.curve is Curve.QUADRATIC
@@ -93,9 +93,13 @@ def test_a_node_without_containers_follows_current_runtimes() -> None:
 
 
 def test_a_pod_that_differs_keeps_its_own_curve() -> None:
-    """Weights compare siblings, and its siblings were made by another runtime."""
-    told = [*by(Curve.KEP, OTHER_POD), *by(Curve.KEP, OTHER_POD), *by(Curve.QUADRATIC)]
-    plugin = node_with(told)
+    """Weights compare siblings, and the pod's were computed by another curve."""
+    listed = [
+        *by(Curve.KEP, OTHER_POD),
+        *by(Curve.KEP, OTHER_POD),
+        *by(Curve.QUADRATIC),
+    ]
+    plugin = node_with(listed)
     assert plugin.plan.facts.curve is Curve.KEP
     (uid,) = plugin.plan.curves
     assert weight(plugin, 2048, uid) == str(weight_of(2048, Curve.QUADRATIC))
@@ -103,10 +107,14 @@ def test_a_pod_that_differs_keeps_its_own_curve() -> None:
     assert uid == pod_at().uid
 
 
-def test_a_configured_curve_is_what_counts() -> None:
-    """What was recognised counts again when the configuration names none."""
-    told = [*by(Curve.KEP, OTHER_POD), *by(Curve.KEP, OTHER_POD), *by(Curve.QUADRATIC)]
-    plugin = node_with(told, "curve: proportional")
+def test_a_configured_curve_takes_precedence() -> None:
+    """The recognised curve counts again when the configuration names none."""
+    listed = [
+        *by(Curve.KEP, OTHER_POD),
+        *by(Curve.KEP, OTHER_POD),
+        *by(Curve.QUADRATIC),
+    ]
+    plugin = node_with(listed, "curve: proportional")
     proportional = str(weight_of(2048, Curve.PROPORTIONAL))
     for uid in ("new", pod_at().uid):
         assert weight(plugin, 2048, uid) == proportional
@@ -116,8 +124,8 @@ def test_a_configured_curve_is_what_counts() -> None:
     assert weight(plugin, 2048, pod_at().uid) == str(weight_of(2048, Curve.QUADRATIC))
 
 
-def test_containers_with_a_weight_of_ours_prove_nothing() -> None:
-    """They would make us follow our own curve for ever."""
+def test_weights_set_by_nriplugin_prove_nothing() -> None:
+    """Else nriplugin would follow its own curve for ever."""
     ours = [(p, s, w, {"cpu.weight": str(w)}) for p, s, w, _ in by(Curve.QUADRATIC)]
     plugin = node_with([*ours, *ours, *by(Curve.KEP)[:1]])
     assert plugin.plan.facts.curve is Curve.KEP
@@ -125,14 +133,14 @@ def test_containers_with_a_weight_of_ours_prove_nothing() -> None:
 
 
 def test_a_runtime_that_hides_unified_leaves_doubt() -> None:
-    """Before NRI 0.10 a quadratic weight may be ours, one of another curve is not."""
-    told = [*by(Curve.QUADRATIC), *by(Curve.QUADRATIC), *by(Curve.KEP)[:1]]
+    """Before NRI 0.10 nriplugin may have set a quadratic weight, but no other."""
+    listed = [*by(Curve.QUADRATIC), *by(Curve.QUADRATIC), *by(Curve.KEP)[:1]]
     request = {"nri_version": "", "config": ""}
-    plugin = node_with(told, **request)
+    plugin = node_with(listed, **request)
     assert plugin.plan.facts.curve is Curve.KEP
 
 
-def test_no_more_containers_are_looked_at_than_there_is_time_for(
+def test_the_number_of_containers_looked_at_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The runtime waits for the answer to Synchronize."""

@@ -1,4 +1,4 @@
-"""What `explain` says of a pod, against what the plugin answers for it."""
+"""What `explain` shows for a pod is what the plugin answers for it."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ def manifest(
 def through_nri(
     plugin: NodePlugin,
     pod: ManifestPod,
-    told: ExplainedPod,
+    explained: ExplainedPod,
     container: ExplainedContainer,
 ) -> Any:
-    """Return what the plugin answers, and what it writes, for a container."""
-    parent = told.cgroups[plugin.plan.facts.driver or ""]
+    """Return the plugin's answer and its direct writes for a container."""
+    parent = explained.cgroups[plugin.plan.facts.driver or ""]
     request = value(container.requests.get("memory", 0))
     app = container_at(
-        oom_score=oom_score_adj(QOSClass(told.qos_class), request, MEMORY),
+        oom_score=oom_score_adj(QOSClass(explained.qos_class), request, MEMORY),
         shares=container.sent.get("cpu.shares", 0),
         quota_us=container.sent.get("cpu.quota", 0),
         limit_bytes=container.sent.get("memory.limit", 0),
@@ -146,10 +146,10 @@ def through_nri(
 @pytest.mark.parametrize("driver", ["cgroupfs", "systemd"])
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("name", PODS)
-def test_explain_says_what_the_plugin_answers(
+def test_explain_shows_the_plugins_answer(
     name: str, config: str, driver: str, writable: bool
 ) -> None:
-    """Files, writes and what is cleared: the door knows no more than is explained."""
+    """Files, direct writes and cleared shares are the same in both."""
     facts = TYPICAL_NODE._replace(
         driver=driver,
         memory_capacity_bytes=MEMORY,
@@ -160,9 +160,9 @@ def test_explain_says_what_the_plugin_answers(
     plugin = plugin_on(facts)
     plugin.lifecycle.plans.apply(engine)
     pod = manifest(**PODS[name])
-    told = explain_pod(pod, engine, facts)
-    for container in told.containers:
+    explained = explain_pod(pod, engine, facts)
+    for container in explained.containers:
         files = {one.file: one.value for one in container.files}
         writes = tuple((one.file, one.value, one.level) for one in container.writes)
-        answered = through_nri(plugin, pod, told, container)
+        answered = through_nri(plugin, pod, explained, container)
         assert answered == (files, writes, bool(container.cleared))

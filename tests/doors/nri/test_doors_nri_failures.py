@@ -1,4 +1,4 @@
-"""What becomes of a request when a handler cannot do its work."""
+"""The result of a request if a handler cannot do its work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plugin_of(config: str) -> NodePlugin:
 
 @pytest.fixture
 def broken() -> Iterator[None]:
-    """A defect in one handler."""
+    """A handler with a defect."""
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a defect")
@@ -47,7 +47,7 @@ def broken() -> Iterator[None]:
 def test_a_handler_that_is_to_fail_fails_the_request(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Although everything else that goes wrong is ignored."""
+    """Its own failure policy wins over the file's `ignore`."""
     plugin = plugin_of(RESOURCES_FAIL)
     assert plugin.failure_policy is FailurePolicy.IGNORE
     pod = pod_at()
@@ -59,17 +59,17 @@ def test_a_handler_that_is_to_fail_fails_the_request(
         asked = container_at(**IMPOSSIBLE).linux.resources
         with pytest.raises(RequestRejected, match="resources"):
             runtime.update_container(pod, container_at(), asked)
-        # The connection is none the worse for it.
+        # The connection goes on.
         created = runtime.create_container(pod, container_at())
     assert dict(created.adjust.linux.resources.unified) == FILES
     assert "Traceback" not in caplog.text
 
 
 @pytest.mark.usefixtures("broken")
-def test_a_defect_of_ours_fails_the_request_where_the_user_wants_it_so(
+def test_a_defect_fails_the_request_if_the_handler_is_to_fail(
     tmp_path: Path,
 ) -> None:
-    """The policy is about what the handler does not do, whatever the reason."""
+    """The policy holds for any reason why the handler did not do its work."""
     with (
         connected(plugin_of(BURST_FAILS), tmp_path) as (runtime, _),
         pytest.raises(RequestRejected, match="cpuBurst: ZeroDivisionError"),
@@ -78,10 +78,10 @@ def test_a_defect_of_ours_fails_the_request_where_the_user_wants_it_so(
 
 
 @pytest.mark.usefixtures("broken")
-def test_a_handler_that_may_fail_does_not_take_the_others_along(
+def test_a_handler_that_may_fail_does_not_affect_the_others(
     tmp_path: Path,
 ) -> None:
-    """It is counted, and all other files are sent."""
+    """The failure is counted, and all other files are sent."""
     plugin = plugin_of("cpuBurst: {enabled: true, percent: 50}")
     with connected(plugin, tmp_path) as (runtime, _):
         created = runtime.create_container(pod_at(), container_at())
@@ -90,13 +90,13 @@ def test_a_handler_that_may_fail_does_not_take_the_others_along(
 
 
 @pytest.mark.parametrize("policy", ["ignore", "fail"])
-def test_what_no_handler_is_to_blame_for_follows_the_policy_of_the_file(
+def test_a_defect_outside_the_handlers_follows_the_files_policy(
     policy: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Ignored, the container starts as it would have without us."""
+    """With `ignore`, the container starts as it would without nriplugin."""
     plugin = plugin_of(f"failurePolicy: {policy}")
     monkeypatch.setattr(plugin.lifecycle, "decide_new", lambda *_, **__: 1 / 0)
     with connected(plugin, tmp_path) as (runtime, _):
@@ -110,7 +110,7 @@ def test_what_no_handler_is_to_blame_for_follows_the_policy_of_the_file(
 
 
 def test_a_container_that_runs_already_fails_nothing() -> None:
-    """At Synchronize, an error would end the connection, again and again."""
+    """An error at Synchronize would end every connection anew."""
     plugin = plugin_of(f"{RESOURCES_FAIL}\nadopt: {{enabled: true}}")
     good, bad = container_at(number=1), container_at(number=2, **IMPOSSIBLE)
     odd = container_at(number=3, limit_bytes=-5)

@@ -1,4 +1,4 @@
-"""Updates that the handlers do not answer, of containers that carry our values."""
+"""Updates that the handlers do not answer, of containers with nriplugin's values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONVERTED = {
 
 
 def ours() -> nri.Container:
-    """Return a container that we have set files of."""
+    """Return a container that has files from nriplugin."""
     app = container_at()
     app.annotations["managed.cgroup2.nri.io"] = RECORD
     files = dict(part.split("=") for part in RECORD.split(";"))
@@ -56,15 +56,15 @@ def fallback(plugin: NodePlugin, app: nri.Container, asked: nri.LinuxResources) 
     ["", "cpuBurst: {enabled: true, percent: 50}", "resources: {enabled: false}"],
 )
 def test_the_conversion_alone_is_answered(config: str) -> None:
-    """What a handler added to the old numbers is taken back with them."""
+    """Values that a handler set for the old numbers are taken back."""
     plugin = plugin_on(NodeFacts(files=OWNABLE))
     configure(plugin, config)
     neutral = {"cpu.max.burst": "0", "memory.high": "max"}
     assert fallback(plugin, ours(), asking(**DOUBLE)) == CONVERTED | neutral
 
 
-def test_where_nothing_is_ours_an_empty_answer_is_harmless() -> None:
-    """The runtime does what it does without us."""
+def test_without_values_from_nriplugin_the_answer_is_empty() -> None:
+    """The runtime then writes what it would write without nriplugin."""
     assert fallback(plugin_on(), container_at(), asking(**DOUBLE)) is None
     inactive = plugin_on(NodeFacts(cgroup_version=1))
     assert fallback(inactive, ours(), asking(**DOUBLE)) is None
@@ -73,7 +73,7 @@ def test_where_nothing_is_ours_an_empty_answer_is_harmless() -> None:
 @pytest.mark.parametrize("where", ["asked", "stored"])
 @pytest.mark.parametrize("policy", ["", "failurePolicy: ignore"])
 def test_numbers_without_a_conversion_fail_the_update(where: str, policy: str) -> None:
-    """Unless the configuration wants to go on whatever happens."""
+    """Unless the configuration asks to go on after any failure."""
     plugin = plugin_on()
     configure(plugin, policy)
     app, asked = ours(), asking(**DOUBLE)
@@ -109,7 +109,7 @@ def test_a_handler_that_breaks_does_not_lose_the_update(
 
 
 class Slow(NodePlugin):
-    """Its updates take as long as a test wants."""
+    """A plugin whose updates take as long as a test wants."""
 
     def __init__(self) -> None:
         facts = NodeFacts(files=ALLOWABLE, kernel=(6, 1))
@@ -122,8 +122,8 @@ class Slow(NodePlugin):
 
 
 @pytest.mark.parametrize("nri_version", ["0.12.5", "0.12.0"])
-def test_what_came_too_late_is_sent_once_more(tmp_path: Path, nri_version: str) -> None:
-    """By an update that the runtime did not ask for, if it takes such."""
+def test_a_late_decision_is_sent_as_an_update(tmp_path: Path, nri_version: str) -> None:
+    """The runtime gets an unsolicited update, if its release takes such."""
     plugin = Slow()
     configure(plugin, "memoryQoSLevel: {enabled: true, level: BE}")
     background = background_of(plugin)
@@ -147,8 +147,8 @@ def test_what_came_too_late_is_sent_once_more(tmp_path: Path, nri_version: str) 
             assert runtime.updates == []
 
 
-def test_so_is_what_was_answered_for_while_another_was_late() -> None:
-    """The runtime has written what the fallback said, without any handler's part."""
+def test_a_decision_that_the_fallback_replaced_is_sent_as_an_update() -> None:
+    """The runtime has written the fallback's answer, without the handlers' files."""
     node = Node("cpuBurst: {enabled: true, percent: 50}")
     asked = asking(**DOUBLE)
     response = node.plugin.fallback_update(updating(pod_at(), ours(), asked))
@@ -164,8 +164,8 @@ def test_so_is_what_was_answered_for_while_another_was_late() -> None:
     assert known.files["cpu.max.burst"] == "100000"
 
 
-def test_unless_another_update_has_come_since() -> None:
-    """Then its numbers count."""
+def test_a_late_decision_is_dropped_after_another_update() -> None:
+    """The numbers of the other update count."""
     node = Node("cpuBurst: {enabled: true, percent: 50}")
     node.plugin.fallback_update(updating(pod_at(), ours(), asking(**DOUBLE)))
     node.update(asking(quota_us=20_000), ours())
@@ -175,10 +175,10 @@ def test_unless_another_update_has_come_since() -> None:
     assert node.written() == {}
 
 
-def test_a_late_answer_is_written_when_the_runtime_is_done(
+def test_a_late_decision_is_written_when_the_runtime_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A write before the answer may be what took so long."""
+    """Its direct writes before the answer may have caused the delay."""
     node = Node("cpuBurst: {enabled: true, percent: 50}")
     request = updating(pod_at(), ours(), asking(**DOUBLE))
 

@@ -1,4 +1,4 @@
-"""Every handler behind a runtime: whole messages in, whole answers out."""
+"""Every handler with whole NRI messages: requests in, complete answers out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOST = -(-3 * CAPACITY // 1000) - 1
 
 
 def high_for(limit: int) -> int:
-    """Return memory.high by the arithmetic of the documentation."""
+    """Return memory.high by the formula of the documentation."""
     return (MOST + (limit - MOST) * 9 // 10) // PAGE * PAGE
 
 
@@ -134,7 +134,7 @@ def plugin_of(config: str, facts: NodeFacts = FACTS) -> NodePlugin:
 
 
 def cleared(resources: nri.LinuxResources) -> bool:
-    """Whether shares are sent as 0, and take them away."""
+    """Whether the answer sends shares of 0, which clears them."""
     if not resources.cpu.HasField("shares"):
         return False
     assert resources.cpu.shares.value == 0
@@ -145,7 +145,7 @@ def cleared(resources: nri.LinuxResources) -> bool:
 def test_a_creation_is_answered_with_files_and_nothing_else(
     name: str, tmp_path: Path
 ) -> None:
-    """But for the shares that a runtime must not see beside cpu.idle."""
+    """Except for shares of 0 beside cpu.idle."""
     config, annotations, facts, files = CASES[name]
     pod, app = pod_at(annotations=annotations), container_at(oom_score=SCORE)
     with connected(plugin_of(config, facts), tmp_path) as (runtime, _):
@@ -162,7 +162,7 @@ def test_a_creation_is_answered_with_files_and_nothing_else(
     assert created.adjust == only
 
 
-# What no update changes is not sent again: the runtime keeps it.
+# Files that the update does not change are not sent again: the runtime keeps them.
 ONCE = {
     "cpuQoS by level": {"cpu.qos_level"},
     "memoryQoS": {"memory.oom.group", "memory.swap.max"},
@@ -171,8 +171,8 @@ ONCE = {
 }
 
 
-def test_an_update_is_answered_with_our_files_alone(name: str) -> None:
-    """What the answer repeats of the request no other plugin could set any more."""
+def test_an_update_is_answered_with_nriplugins_files_alone(name: str) -> None:
+    """No other plugin could set a field that the answer repeats."""
     config, annotations, facts, files = CASES[name]
     pod, app = pod_at(annotations=annotations), container_at(oom_score=SCORE)
     asked = asking()
@@ -196,8 +196,8 @@ def test_an_update_is_answered_with_our_files_alone(name: str) -> None:
     assert sent == (NO_SHARES if name in CLEARED else nri.LinuxResources())
 
 
-def test_what_the_runtime_applies_after_an_update(tmp_path: Path) -> None:
-    """New numbers give new files, and an untouched part of the request stays."""
+def test_the_values_that_the_runtime_applies_after_an_update(tmp_path: Path) -> None:
+    """New numbers give new files; other fields of the request stay."""
     pod, app = pod_at(), container_at()
     asked = asking(shares=1024, quota_us=40_000, limit_bytes=2 * GIB)
     asked.cpu.cpus = "1"
@@ -218,7 +218,7 @@ def test_what_the_runtime_applies_after_an_update(tmp_path: Path) -> None:
     ("swap", "kept"), [(3 * GIB, str(2 * GIB)), (-1, "max"), (GIB, None), (0, None)]
 )
 def test_a_new_limit_does_not_take_the_swap_away(swap: int, kept: str | None) -> None:
-    """Runtimes answer a new limit with no swap, so what there was is sent again."""
+    """Runtimes drop the swap with a new limit, so the answer repeats it."""
     app = container_at()
     app.linux.resources.memory.swap.value = swap
     request = updating(pod_at(), app, asking(limit_bytes=2 * GIB))
@@ -229,7 +229,7 @@ def test_a_new_limit_does_not_take_the_swap_away(swap: int, kept: str | None) ->
     assert update.linux.resources.unified.get("memory.swap.max") == kept
 
 
-# Files that came from us are derived anew; what somebody else set is not touched.
+# nriplugin's files follow from the new numbers; files that others set stay.
 
 
 def updated(
@@ -243,7 +243,7 @@ def updated(
 
 
 def made_by(plugin: NodePlugin, app: nri.Container) -> None:
-    """Have a container made, with what is asked for explicitly and the answer."""
+    """Create a container; return its explicit values and the answer."""
     answer = plugin.create_container(creation(pod_at(), app))
     app.linux.resources.unified.update(files_of(answer))
 
@@ -259,7 +259,7 @@ DOUBLED = {
 
 @pytest.mark.parametrize("config", [BURST, f"{BURST}\nadopt: {{enabled: true}}"])
 def test_explicit_values_win_at_an_update_too(config: str) -> None:
-    """We know what was ours: everything but what the container came with."""
+    """Values that the container was created with are not nriplugin's."""
     plugin = plugin_of(config)
     app = container_at(unified={"cpu.weight": "7", "memory.high": "4096"})
     made_by(plugin, app)
@@ -268,8 +268,8 @@ def test_explicit_values_win_at_an_update_too(config: str) -> None:
 
 
 @pytest.mark.parametrize("synchronized", [True, False])
-def test_after_a_restart_ours_is_concluded(synchronized: bool) -> None:
-    """Neither survey nor request says who set a value; kubelet sets none of these."""
+def test_after_a_restart_nriplugins_values_are_concluded(synchronized: bool) -> None:
+    """No message says who set a value, but kubelet sets none of these files."""
     app = container_at()
     made_by(plugin_of(BURST), app)
     plugin = plugin_of(BURST)
@@ -280,8 +280,10 @@ def test_after_a_restart_ours_is_concluded(synchronized: bool) -> None:
 
 
 @pytest.mark.parametrize("synchronized", [True, False])
-def test_values_of_another_configuration_are_ours_as_well(synchronized: bool) -> None:
-    """Or a burst above the new quota would make the kernel refuse the quota."""
+def test_values_of_an_earlier_configuration_are_nriplugins_as_well(
+    synchronized: bool,
+) -> None:
+    """Else a burst above the new quota would make the kernel refuse the quota."""
     app = container_at()
     made_by(plugin_of("cpuBurst: {enabled: true, percent: 90}"), app)
     plugin = plugin_of(BURST)
@@ -294,10 +296,10 @@ def test_values_of_another_configuration_are_ours_as_well(synchronized: bool) ->
 
 @pytest.mark.parametrize("synchronized", [True, False])
 @pytest.mark.parametrize("limit", [2 * GIB, GIB // 2])
-def test_after_a_resize_while_we_were_away_the_old_values_are_ours(
+def test_after_a_resize_without_the_plugin_old_values_are_nriplugins(
     synchronized: bool, limit: int
 ) -> None:
-    """They follow from the old limit, which is ours too; else nobody could end them."""
+    """They follow from the old limit, and no other program would end them."""
     app = container_at(oom_score=SCORE)
     made_by(plugin_of(MEMORY), app)
     old = app.linux.resources.unified
@@ -309,7 +311,7 @@ def test_after_a_resize_while_we_were_away_the_old_values_are_ours(
     files = updated(plugin, app, asking(limit_bytes=limit))
     assert files["memory.max"] == str(limit)
     assert files["memory.high"] == str(high_for(limit))
-    # What we would have set for neither of the limits is not ours.
+    # A value that nriplugin would set for neither limit is not nriplugin's.
     old["memory.high"] = "4096"
     assert "memory.high" not in updated(
         plugin_of(MEMORY), app, asking(limit_bytes=limit)
@@ -317,8 +319,10 @@ def test_after_a_resize_while_we_were_away_the_old_values_are_ours(
 
 
 @pytest.mark.parametrize("synchronized", [True, False])
-def test_values_like_kubelets_are_not_taken_for_ours(synchronized: bool) -> None:
-    """Kubelet sets memory.high itself, so one that we would not set is its own."""
+def test_values_that_kubelet_may_set_are_not_taken_for_nriplugins(
+    synchronized: bool,
+) -> None:
+    """A memory.high that nriplugin would not set is kubelet's."""
     app = container_at(oom_score=SCORE)
     app.linux.resources.unified.update({"memory.high": "4096", "memory.low": "8192"})
     plugin = plugin_of(MEMORY)
@@ -328,8 +332,8 @@ def test_values_like_kubelets_are_not_taken_for_ours(synchronized: bool) -> None
     assert files == {"memory.max": str(2 * GIB)}
 
 
-def test_what_an_update_sets_explicitly_is_no_longer_ours() -> None:
-    """The next update must not derive it anew over somebody's head."""
+def test_a_file_that_an_update_sets_explicitly_is_no_longer_nriplugins() -> None:
+    """The next update must not replace the explicit value."""
     plugin = plugin_of(MEMORY)
     app = container_at(oom_score=SCORE)
     made_by(plugin, app)
@@ -339,8 +343,8 @@ def test_what_an_update_sets_explicitly_is_no_longer_ours() -> None:
 
 
 @pytest.mark.parametrize("config", ["", "resources: {enabled: false}"])
-def test_what_was_ours_does_not_undo_an_update(config: str) -> None:
-    """A runtime keeps what it was sent, whatever the configuration is by now."""
+def test_earlier_values_do_not_undo_an_update(config: str) -> None:
+    """The runtime keeps them under any later configuration."""
     plugin = plugin_of(BURST)
     app = container_at()
     made_by(plugin, app)
@@ -351,8 +355,8 @@ def test_what_was_ours_does_not_undo_an_update(config: str) -> None:
     assert known.files["cpu.max"] == DOUBLED["cpu.max"]
 
 
-def test_what_was_never_ours_is_not_answered_by_a_plugin_that_is_off() -> None:
-    """There is nothing that could be in the way."""
+def test_an_inactive_plugin_does_not_answer_for_others_values() -> None:
+    """No value of nriplugin's could undo the update."""
     plugin = plugin_of("resources: {enabled: false}")
     app = container_at(unified={"memory.high": "4096"})
     request = updating(pod_at(), app, asking(**DOUBLE))
@@ -361,7 +365,7 @@ def test_what_was_never_ours_is_not_answered_by_a_plugin_that_is_off() -> None:
 
 
 def test_cri_o_that_drops_unified_gets_no_files_at_updates(tmp_path: Path) -> None:
-    """They would be lost without a word; the request goes on as it is."""
+    """It would drop them silently; the request itself is not changed."""
     behaviour = Behaviour(name="cri-o", version="1.35.2", nri_version="0.11.0")
     asked = asking(shares=1024)
     with connected(plugin_of(BURST), tmp_path, behaviour) as (runtime, _):

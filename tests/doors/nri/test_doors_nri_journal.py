@@ -1,4 +1,4 @@
-"""What the journal keeps while pods and containers come and go."""
+"""The journal's rows while pods and containers are created and removed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 @pytest.fixture
 def node(journal: Journal) -> Node:
-    """A node with a container whose burst its pod has as well."""
+    """A node with a container whose pod has the container's burst as well."""
     node = Node(BURST, journal=journal)
     node.kernel.files[f"{POD}/cpu.max"] = "200000 100000"
     node.create()
@@ -38,7 +38,7 @@ def node(journal: Journal) -> Node:
 
 
 def finish(node: Node, journal: Journal) -> None:
-    """Let the background work, and the journal store what it put off."""
+    """Run the background jobs, and have the journal store delayed rows."""
     node.background.work()
     journal.drop([])
 
@@ -46,7 +46,7 @@ def finish(node: Node, journal: Journal) -> None:
 def test_the_next_sandbox_of_a_pod_is_in_the_same_cgroup(
     node: Node, journal: Journal
 ) -> None:
-    """A sandbox that is removed late takes nothing of the pod's cgroup along."""
+    """A late removal of the old sandbox drops no rows of the pod's cgroup."""
     node.remove_pod(pod_at(id="an earlier sandbox"))
     finish(node, journal)
     restore(node.kernel.tree, journal)
@@ -54,7 +54,7 @@ def test_the_next_sandbox_of_a_pod_is_in_the_same_cgroup(
 
 
 def test_a_container_whose_cgroup_is_still_there(node: Node, journal: Journal) -> None:
-    """What was written to a removed container's cgroup can be undone while it lasts."""
+    """Writes to a removed container's cgroup can be undone while the cgroup exists."""
     node.plugin.lifecycle.pending.writer.put({"cpu.weight": "59"}, CONTAINER)  # type: ignore[union-attr] # opened
     node.remove()
     finish(node, journal)
@@ -63,7 +63,7 @@ def test_a_container_whose_cgroup_is_still_there(node: Node, journal: Journal) -
 
 
 def test_a_pod_that_is_gone_leaves_nothing(node: Node, journal: Journal) -> None:
-    """The cgroup went with the pod, and so do its rows."""
+    """The rows are removed with the pod's cgroup."""
     node.kernel.remove(POD)
     node.remove_pod()
     finish(node, journal)

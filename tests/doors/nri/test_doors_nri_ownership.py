@@ -1,6 +1,6 @@
-"""Whose value is it: whatever comes and goes, the kernel holds what kubelet asked for.
+"""Ownership of values: after any sequence of events the kernel holds the right ones.
 
-Each of the first tests is a story that once ended with an old value in force.
+Each of the first tests is a sequence that once ended with an old value in force.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def fresh(
     unified: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return what the kernel holds for a container that is made like this."""
+    """Return the files of a new container with these numbers and configuration."""
     with tempfile.TemporaryDirectory() as state:
         runtime = ModelRuntime(state, annotations=annotations)
         runtime.connect(config)
@@ -51,14 +51,14 @@ def fresh(
 
 @pytest.fixture(params=[True, False], ids=["shown", "hidden"])
 def runtime(request: pytest.FixtureRequest, tmp_path: Any) -> ModelRuntime:
-    """A runtime that shows plugins what it keeps, and one that does not."""
+    """A runtime that shows plugins the values that it keeps, or one that does not."""
     return ModelRuntime(str(tmp_path), shows_unified=request.param)
 
 
 def test_a_container_made_before_a_reload_is_not_forgotten(
     runtime: ModelRuntime,
 ) -> None:
-    """An update that changes nothing does not make us forget what is ours."""
+    """An update that changes nothing does not change which values are nriplugin's."""
     runtime.connect("")
     runtime.create(APP)
     runtime.reload(MEMORY)
@@ -72,7 +72,7 @@ def test_a_container_made_before_a_reload_is_not_forgotten(
 def test_a_handler_turned_off_with_a_restart_leaves_nothing_behind(
     runtime: ModelRuntime, handler: str, to: dict[str, int]
 ) -> None:
-    """Its values came from us, whatever is configured now."""
+    """nriplugin's values are removed under any configuration."""
     runtime.connect(handler)
     runtime.create(APP)
     runtime.connect("")
@@ -81,10 +81,10 @@ def test_a_handler_turned_off_with_a_restart_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("handler", [MEMORY, BURST, THROTTLED])
-def test_nor_does_one_that_was_turned_on_by_a_reload(
+def test_a_handler_turned_on_by_a_reload_leaves_nothing_behind_either(
     runtime: ModelRuntime, handler: str
 ) -> None:
-    """What an update has set is no less ours than what came with the container."""
+    """Values set by an update are removed like those set at the creation."""
     runtime.connect("")
     runtime.create(APP)
     runtime.reload(handler)
@@ -96,10 +96,10 @@ def test_nor_does_one_that_was_turned_on_by_a_reload(
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_the_conversion_turned_off_pins_nothing(
+def test_the_conversion_turned_off_leaves_no_old_value_in_force(
     runtime: ModelRuntime, restart: bool
 ) -> None:
-    """The runtime writes what we once sent after what kubelet asks for now."""
+    """The runtime writes kept values after those of kubelet's new numbers."""
     runtime.connect("")
     runtime.create(APP)
     if restart:
@@ -114,13 +114,13 @@ def test_the_conversion_turned_off_pins_nothing(
 @pytest.mark.parametrize("file", ["cpu.weight", "cpu.max", "memory.max"])
 @pytest.mark.parametrize("config", ["", "adopt: {enabled: true}", BURST])
 @pytest.mark.parametrize("away", [True, False])
-def test_what_another_plugin_set_is_not_ours(
+def test_values_of_another_plugin_stay_theirs(
     tmp_path: Any,
     file: str,
     config: str,
     away: bool,
 ) -> None:
-    """Neither at an update, nor after a restart, nor if it was made without us."""
+    """At an update, after a restart, and if nriplugin missed the creation."""
     theirs = {"cpu.weight": "7", "cpu.max": "70000 100000", "memory.max": "7340032"}
     runtime = ModelRuntime(str(tmp_path))
     if not away:
@@ -136,10 +136,10 @@ def test_what_another_plugin_set_is_not_ours(
 
 @pytest.mark.parametrize("config", ["", OFF, DIFFERENT, MEMORY, BURST])
 @pytest.mark.parametrize("to", [DOUBLE, HALF])
-def test_a_resize_in_our_absence_is_put_right(
+def test_a_resize_while_the_plugin_was_away_is_corrected(
     runtime: ModelRuntime, config: str, to: dict[str, int]
 ) -> None:
-    """When we are back, without anything being asked for once more."""
+    """Synchronize corrects the values, without another request."""
     runtime.connect("")
     runtime.create(APP)
     runtime.disconnect()
@@ -153,8 +153,10 @@ def test_a_resize_in_our_absence_is_put_right(
     assert runtime.files() == held
 
 
-def test_what_is_right_is_not_touched_when_we_are_back(runtime: ModelRuntime) -> None:
-    """Neither a restart nor another configuration is a reason to write anything."""
+def test_right_values_are_not_written_again_at_synchronize(
+    runtime: ModelRuntime,
+) -> None:
+    """Neither after a restart nor under another configuration."""
     runtime.connect(f"{BURST}\ncurve: kep")
     runtime.create(APP)
     before = runtime.files()
@@ -164,10 +166,10 @@ def test_what_is_right_is_not_touched_when_we_are_back(runtime: ModelRuntime) ->
     assert runtime.files() == before
 
 
-def test_a_node_that_sends_what_differs_has_nothing_of_us_in_its_specifications(
+def test_with_send_different_the_spec_has_nothing_from_nriplugin(
     runtime: ModelRuntime,
 ) -> None:
-    """Then nothing of ours can outlive us."""
+    """So no value of nriplugin's can stay in force without the plugin."""
     runtime.connect(DIFFERENT)
     runtime.create(APP)
     runtime.update(DOUBLE)
@@ -177,10 +179,10 @@ def test_a_node_that_sends_what_differs_has_nothing_of_us_in_its_specifications(
     assert runtime.files() == fresh("", HALF)
 
 
-def test_what_another_plugin_set_is_left_where_the_runtime_does_not_show_it(
+def test_values_of_another_plugin_stay_if_the_runtime_hides_them(
     tmp_path: Any,
 ) -> None:
-    """It was seen when the container was made, and is remembered with it."""
+    """They are in the record that was made at the creation."""
     runtime = ModelRuntime(str(tmp_path), shows_unified=False)
     runtime.connect("")
     runtime.create(APP, {"memory.high": "734003200"})
@@ -191,7 +193,7 @@ def test_what_another_plugin_set_is_left_where_the_runtime_does_not_show_it(
         assert runtime.files()["memory.max"] == str(2 * GIB)
 
 
-def test_a_record_that_is_the_pods_is_nobodys_word(tmp_path: Any) -> None:
+def test_a_record_in_the_pods_annotations_is_not_trusted(tmp_path: Any) -> None:
     """Runtimes copy a pod's annotations to its containers."""
     forged = {"managed.cgroup2.nri.io": "cpu.weight=7"}
     runtime = ModelRuntime(str(tmp_path), annotations=forged)
@@ -206,7 +208,7 @@ def test_a_record_that_is_the_pods_is_nobodys_word(tmp_path: Any) -> None:
 def test_an_update_that_was_answered_without_handlers_lasts(
     runtime: ModelRuntime, config: str
 ) -> None:
-    """Neither the next update nor repair goes back to the values before it."""
+    """Neither the next update nor repair restores the values before it."""
     runtime.connect(config)
     runtime.create(APP)
     runtime.update(HALF)
@@ -218,10 +220,10 @@ def test_an_update_that_was_answered_without_handlers_lasts(
 
 
 @pytest.mark.parametrize("file", ["memory.high", "memory.low", "cpu.max.burst"])
-def test_what_another_plugin_sets_later_by_itself_is_not_ours(
+def test_values_that_another_plugin_sets_later_stay_theirs(
     tmp_path: Any, file: str
 ) -> None:
-    """Updates of its own go past us; no handler of ours would set these files."""
+    """nriplugin does not see such updates, and would not set these files."""
     runtime = ModelRuntime(str(tmp_path))
     runtime.connect("")
     runtime.create(APP)
@@ -236,7 +238,7 @@ def test_what_another_plugin_sets_later_by_itself_is_not_ours(
 def test_a_runtime_that_drops_files_from_updates_loses_no_resize(
     tmp_path: Any, config: str, away: bool
 ) -> None:
-    """CRI-O before 1.36: we write them ourselves, also with nothing but defaults."""
+    """With CRI-O before 1.36, direct writes are on under every configuration."""
     runtime = ModelRuntime(str(tmp_path), runtime="cri-o", version="1.35.2")
     runtime.connect(config)
     runtime.create(APP)
@@ -249,7 +251,7 @@ def test_a_runtime_that_drops_files_from_updates_loses_no_resize(
 
 
 def test_a_failed_update_is_not_taken_for_done(tmp_path: Any) -> None:
-    """Also not by a plugin that may not write; the next one starts from before it."""
+    """The next update starts from the entry before it, also without direct writes."""
     runtime = ModelRuntime(str(tmp_path), read_only=True)
     runtime.connect(MEMORY)
     runtime.create(APP)
@@ -277,10 +279,10 @@ def test_a_record_that_cannot_be_written_does_not_leave_an_older_one(
     assert records.load() == {}
 
 
-def test_what_is_not_stored_yet_is_known_when_the_runtime_is_back(
+def test_a_new_connection_knows_records_that_are_not_stored_yet(
     tmp_path: Any,
 ) -> None:
-    """A new connection of the same process does not read what is older."""
+    """The entries of the same process are newer than the state directory."""
     runtime = ModelRuntime(str(tmp_path))
     runtime.connect(MEMORY)
     runtime.create(APP)
@@ -337,14 +339,14 @@ steps = st.one_of(
     st.tuples(st.just("without handlers"), amounts),
     st.tuples(st.just("annotate"), of_handlers),
 )
-# What a plugin before us may set.
+# Files that a plugin before nriplugin may set.
 theirs_of = st.sampled_from(
     [
         *({}, {}, {"cpu.weight": "7"}, {"memory.max": "734003200"}),
         *({"memory.high": "700448768"}, {"cpu.max": "30000 100000"}),
     ]
 )
-# What an update of each number has to bring up to date.
+# The files that an update of each number has to bring up to date.
 FOLLOW = {
     "shares": ("cpu.weight", "cpu.idle"),
     "quota_us": ("cpu.max", "cpu.max.burst"),
@@ -353,13 +355,13 @@ FOLLOW = {
 
 
 def shuffled(seed: int) -> Callable[[Sequence[str]], list[str]]:
-    """Return runc's order: none."""
+    """Return the files in a random order, which is how runc writes them."""
     chance = random.Random(seed)
     return lambda names: chance.sample(list(names), len(names))
 
 
 def happen(runtime: ModelRuntime, what: str, detail: Any) -> None:
-    """Have one step of a story happen."""
+    """Do one step of a story."""
     if what == "reload":
         runtime.reload(detail)
     elif what == "restart":
@@ -374,8 +376,8 @@ def happen(runtime: ModelRuntime, what: str, detail: Any) -> None:
                 runtime.disconnect()
             runtime.update(detail, by_handlers=False)
         except UpdateFailed:
-            # An idle container takes no weight, and a burst no lower quota, if nobody
-            # writes something before the runtime does; kubelet tries again.
+            # Without direct writes before the runtime's, the kernel refuses a weight of
+            # an idle container and a quota below the burst; kubelet tries again.
             runtime.connect()
             runtime.update(detail)
         runtime.connect()
@@ -383,7 +385,7 @@ def happen(runtime: ModelRuntime, what: str, detail: Any) -> None:
 
 
 def repair(runtime: ModelRuntime) -> None:
-    """Have what differs put right, as it is from time to time."""
+    """Write changed values again, as the periodic repair does."""
     assert runtime.plugin is not None
     runtime.plugin.lifecycle.corrections.repair()
 
@@ -407,7 +409,7 @@ def test_whatever_happens_the_kernel_holds_what_was_asked_for(
     last: dict[str, int],
     seed: int,
 ) -> None:
-    """Kubelet's numbers, plus what the handlers of today add, and nothing older."""
+    """After any story the files follow kubelet's numbers and today's handlers."""
     if not shown and (config == OFF or DIFFERENT in config):
         theirs = {}  # a plugin that has nothing to send leaves no record of it, either
     # A raw file is set when a container is made, and at no other time.
@@ -436,6 +438,7 @@ def test_whatever_happens_the_kernel_holds_what_was_asked_for(
         held = runtime.files()
         wanted = fresh(runtime.config, last, theirs, dict(runtime.pod.annotations))
         if any(what == "without handlers" for what, _ in story):
-            # An answer without handlers cannot lower it; alone it lets nobody burst.
+            # The fallback's answer cannot lower the pod's burst. Without a container's
+            # burst, that of the pod has no effect.
             del held["pod's cpu.max.burst"], wanted["pod's cpu.max.burst"]
         assert fixed or held == wanted

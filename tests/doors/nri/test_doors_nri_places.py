@@ -1,4 +1,4 @@
-"""What kind of node it is: one that we leave alone, and one that shows itself late."""
+"""Nodes on which nriplugin sends nothing, and nodes whose facts are learned later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BURST = "cpuBurst: {enabled: true, percent: 50}"
 EVERYTHING = f"{BURST}\nadopt: {{enabled: true}}\nrepair: {{enabled: true}}"
 
-# What is known at the start of a node that has no pods.
+# The facts at the start about a node without pods.
 EMPTY = NodeFacts(kernel=(6, 1))
 
 
@@ -38,7 +38,7 @@ EMPTY = NodeFacts(kernel=(6, 1))
 def test_on_cgroup_v1_nothing_is_sent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`unified` would make the runtime fail; the plugin stays and says why."""
+    """`unified` would make the runtime fail; the plugin stays and logs the reason."""
     facts = FACTS._replace(cgroup_version=1, cgroup_evidence="tmpfs on /sys/fs/cgroup")
     plugin = plugin_on(facts, Kernel(1).tree)
     configure(plugin, EVERYTHING)
@@ -55,7 +55,7 @@ def test_on_cgroup_v1_nothing_is_sent(
 
 
 def test_on_cgroup_v1_nothing_is_written() -> None:
-    """Neither by adoption nor by repair, whatever the configuration says."""
+    """Neither by adoption nor by repair, under any configuration."""
     kernel = Kernel(1)
     node = Node(EVERYTHING, FACTS._replace(cgroup_version=1), kernel)
     assert node.create() is None
@@ -71,7 +71,7 @@ def test_on_cgroup_v1_nothing_is_written() -> None:
 def test_a_node_whose_cgroups_cannot_be_read_is_served_all_the_same(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With what is true everywhere; it is said why there is no more."""
+    """Decisions use facts that hold on every node, and the log has the reason."""
     plugin = plugin_on(unreadable_because="/sys/fs/cgroup: Permission denied")
     configure(plugin, BURST)
     with connected(plugin, tmp_path) as (runtime, _):
@@ -84,7 +84,7 @@ def test_a_node_whose_cgroups_cannot_be_read_is_served_all_the_same(
 
 
 def test_the_first_pod_shows_which_files_there_are() -> None:
-    """An empty node shows nothing, and what is not known to be there is not sent."""
+    """On an empty node, files that may not exist are not sent."""
     plugin = plugin_on(EMPTY, Kernel(2).tree)
     configure(plugin, BURST)
     answer = plugin.create_container(creation(pod_at(), container_at()))
@@ -92,8 +92,8 @@ def test_the_first_pod_shows_which_files_there_are() -> None:
     assert plugin.plan.facts.driver == "cgroupfs"
 
 
-def test_files_of_controllers_that_are_not_handed_on_are_not_sent() -> None:
-    """A container's cgroup will not have them, although the pod's has."""
+def test_files_of_controllers_that_children_lack_are_not_sent() -> None:
+    """The container's cgroup will not have them, although the pod's has."""
     kernel = Kernel(2)
     kernel.files[f"{POD}/cgroup.subtree_control"] = "cpu pids"
     plugin = plugin_on(EMPTY, kernel.tree)
@@ -103,7 +103,7 @@ def test_files_of_controllers_that_are_not_handed_on_are_not_sent() -> None:
 
 
 def test_a_pod_that_has_nothing_below_it_yet_shows_nothing() -> None:
-    """Then the next one is looked at, until one does; after that, none is."""
+    """Each next pod is looked at until one shows the files; then none is."""
     kernel = Kernel(2)
     kernel.files[f"{POD}/cgroup.subtree_control"] = ""
     plugin = plugin_on(EMPTY, kernel.tree)
@@ -130,7 +130,7 @@ def test_a_pod_that_has_nothing_below_it_yet_shows_nothing() -> None:
 def test_a_pod_that_is_not_kubelets_tells_nothing_about_the_others(
     parent: str, path: str
 ) -> None:
-    """It may live anywhere: its driver, taken for the node's, could fail containers."""
+    """It may be anywhere, and its cgroup driver may not be the node's."""
     kernel = Kernel(2)
     for cgroup in ("/k8s.io", "/system.slice", "/elsewhere"):
         kernel.add(cgroup)
@@ -153,8 +153,8 @@ def test_the_first_pod_shows_the_driver() -> None:
     assert plugin.plan.facts.driver == "systemd"
 
 
-def test_nobody_looks_where_nothing_depends_on_it() -> None:
-    """The default configuration sends what every node has."""
+def test_the_default_configuration_needs_no_look_at_pods() -> None:
+    """It sends only files that every node has."""
     kernel = Kernel(2)
     plugin = plugin_on(EMPTY, kernel.tree)
     plugin.create_container(creation(pod_at(), container_at(**APP)))

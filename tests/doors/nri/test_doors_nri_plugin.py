@@ -27,7 +27,7 @@ FILES = {
 
 
 def viewed(app: nri.Container) -> view.CreateContainerRequest:
-    """Return a request as the plugin gets to see it."""
+    """Return a creation parsed as the plugin's view of it."""
     request = nri.CreateContainerRequest(pod=pod(), container=app)
     return view.CreateContainerRequest.FromString(request.SerializeToString())
 
@@ -35,7 +35,7 @@ def viewed(app: nri.Container) -> view.CreateContainerRequest:
 def viewed_update(
     asked: nri.LinuxResources, app: nri.Container | None = None
 ) -> view.UpdateContainerRequest:
-    """Return an update as the plugin gets to see it."""
+    """Return an update parsed as the plugin's view of it."""
     request = nri.UpdateContainerRequest(
         pod=pod(), container=app or container(), linux_resources=asked
     )
@@ -54,7 +54,7 @@ def viewed_update(
     ],
 )
 def test_the_view_has_the_numbers_of_nri(mine: Any, theirs: Any) -> None:
-    """Field by field: same number, same type, or the plugin reads something else."""
+    """Each field has the number and type of NRI's own message."""
     pairs = [(mine.DESCRIPTOR, theirs.DESCRIPTOR)]
     compared = 0
     while pairs:
@@ -63,7 +63,7 @@ def test_the_view_has_the_numbers_of_nri(mine: Any, theirs: Any) -> None:
             full = theirs.fields_by_name[field.name]
             assert field.number == full.number
             assert field.is_repeated == full.is_repeated
-            # What is kept as it came, and parsed later or never.
+            # Fields that the view keeps as bytes, and parses later or never.
             kept = field.type == field.TYPE_BYTES and full.type == full.TYPE_MESSAGE
             assert field.type == full.type or kept
             compared += 1
@@ -73,7 +73,7 @@ def test_the_view_has_the_numbers_of_nri(mine: Any, theirs: Any) -> None:
 
 
 def test_a_new_container_gets_its_files(tmp_path: Path) -> None:
-    """Nothing leaves but unified keys and the record of what we set."""
+    """The answer has only unified keys and the record of nriplugin's values."""
     with connected(plugin_on(), tmp_path) as (runtime, _):
         adjust = runtime.create_container(pod(), container(**APP)).adjust
     assert dict(adjust.linux.resources.unified) == FILES
@@ -93,7 +93,7 @@ def test_a_new_container_gets_its_files(tmp_path: Path) -> None:
 
 
 def test_explicit_v2_values_win() -> None:
-    """Whoever set a key meant it."""
+    """A key that is set already is not replaced."""
     app = container(**APP)
     app.linux.resources.unified["cpu.weight"] = "7"
     response = plugin_on().create_container(viewed(app))
@@ -103,12 +103,12 @@ def test_explicit_v2_values_win() -> None:
 
 
 def test_a_container_without_numbers_is_left_alone() -> None:
-    """No answer is the most harmless answer."""
+    """The answer is empty."""
     assert plugin_on().create_container(viewed(container())) is None
 
 
-def test_an_update_carries_our_files_alone() -> None:
-    """The runtime lays them over kubelet's request; what that has is not repeated."""
+def test_an_update_carries_nriplugins_files_alone() -> None:
+    """The runtime merges them into kubelet's request, which is not repeated."""
     asked = container(**APP).linux.resources
     asked.cpu.cpus = "0-3"
     asked.memory.swap.value = 1 << 29
@@ -122,7 +122,7 @@ def test_an_update_carries_our_files_alone() -> None:
 
 
 def test_an_update_without_numbers_is_left_alone() -> None:
-    """kubelet's cpuset-only updates have zeros everywhere, and zeros are not limits."""
+    """kubelet's cpuset-only updates have zeros everywhere, and zeros are no limits."""
     asked = nri.LinuxResources()
     asked.cpu.cpus = "2"
     for wrapped in (asked.cpu.shares, asked.cpu.quota, asked.memory.limit):
@@ -148,7 +148,7 @@ METADATA = "io.kubernetes.cri-o.Metadata"
     ],
 )
 def test_a_container_without_a_name(annotations: dict[str, str], name: str) -> None:
-    """CRI-O tells it elsewhere; and a pod's own annotations cannot forge it."""
+    """CRI-O has the name in an annotation, which a pod's annotations cannot forge."""
     app = nri.Container(annotations=annotations)
     seen = view.Container.FromString(app.SerializeToString())
     assert name_of(seen) == name
@@ -157,7 +157,7 @@ def test_a_container_without_a_name(annotations: dict[str, str], name: str) -> N
 def test_numbers_that_cannot_be_converted_change_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The container starts, or fails, as it would have without us; we say why."""
+    """The container starts or fails as without nriplugin; the log has the reason."""
     with connected(plugin_on(), tmp_path) as (runtime, _):
         result = runtime.create_container(pod(), container(shares=1024, quota_us=5))
     assert not result.adjust.HasField("linux")
@@ -166,7 +166,7 @@ def test_numbers_that_cannot_be_converted_change_nothing(
 
 
 def test_configuration_may_come_from_the_runtime() -> None:
-    """A launched plugin has no other."""
+    """A plugin that the runtime launches has no other."""
     plugin = plugin_on()
     plugin.configure(nri.ConfigureRequest(config="failurePolicy: fail"))
     assert plugin.failure_policy is FailurePolicy.FAIL
@@ -196,14 +196,14 @@ def test_an_empty_configuration_is_all_defaults(text: str) -> None:
     ],
 )
 def test_a_wrong_configuration_says_where(text: str, message: str) -> None:
-    """One line that names the field and what was expected."""
+    """One line names the field and the expected value."""
     with pytest.raises(ConfigError, match=message) as raised:
         parse_config(text, "x")
     assert "\n" not in str(raised.value)
 
 
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
-    """Both that it is missing and that it is not text."""
+    """A file that is missing, and one that is not text."""
     with pytest.raises(ConfigError, match=r"absent.*No such file"):
         read_config(str(tmp_path / "absent"))
     binary = tmp_path / "binary"
@@ -212,8 +212,8 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
         read_config(str(binary))
 
 
-def test_the_play_shows_every_kind_of_pod() -> None:
-    """What a newcomer sees first."""
+def test_the_demo_shows_every_kind_of_pod() -> None:
+    """The demo has a pod of each QoS class, an update and a removal."""
     steps = list(play())
     assert [step.event for step in steps] == [
         "RegisterPlugin",
@@ -232,7 +232,7 @@ def test_the_play_shows_every_kind_of_pod() -> None:
 
 
 def test_curve_and_switch_of_the_configuration() -> None:
-    """The curve of the configuration is the one used, and resources can be off."""
+    """The configured curve is used, and `resources` can be off."""
     plugin = plugin_on()
     plugin.apply(parse_config("curve: kep", "test"))
     answer = plugin.create_container(viewed(container(**APP)))

@@ -1,4 +1,4 @@
-"""Files that somebody else changed are put right, if the user wants it so."""
+"""Repair: files that another process changed are written again, if it is on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT = CONTAINER.removeprefix(f"{POD}/")
 
 @pytest.fixture
 def node() -> Node:
-    """A node on which a container has just what we decided."""
+    """A node with a container that holds exactly its decided values."""
     node = Node(REPAIR)
     for file, value in files_of(node.create()).items():
         node.kernel.write(f"{CONTAINER}/{file}", value)
@@ -36,8 +36,8 @@ def repair(node: Node) -> None:
     node.background.again()
 
 
-def test_drift_is_put_right(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    """Each file that was changed, and no other; it is said what was done."""
+def test_drift_is_repaired(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """Only changed files are written, and the log names each."""
     caplog.set_level("INFO")
     repair(node)
     assert node.written() == {}
@@ -53,7 +53,7 @@ def test_drift_is_put_right(node: Node, caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_container_that_is_being_made_has_not_drifted() -> None:
-    """Until it starts, the runtime has yet to write its files."""
+    """Until the start, the runtime still has to write the container's files."""
     node = Node(REPAIR)
     node.create()
     repair(node)
@@ -64,10 +64,10 @@ def test_a_container_that_is_being_made_has_not_drifted() -> None:
 
 
 @pytest.mark.parametrize("state", [nri.CONTAINER_CREATED, nri.CONTAINER_RUNNING])
-def test_so_has_one_that_was_being_made_when_we_came(
+def test_a_container_that_synchronize_lists_as_created_has_not_drifted(
     state: nri.ContainerState.ValueType,
 ) -> None:
-    """The runtime says which containers it has started."""
+    """The runtime's list says which containers have started."""
     node = Node(REPAIR)
     app = container_at(unified=FILES)
     app.state = state
@@ -76,8 +76,8 @@ def test_so_has_one_that_was_being_made_when_we_came(
     assert (node.written() == {}) is (state == nri.CONTAINER_CREATED)
 
 
-def test_an_update_is_what_is_right_from_then_on(node: Node) -> None:
-    """And not what it was before."""
+def test_after_an_update_repair_uses_its_values(node: Node) -> None:
+    """The earlier values are not written again."""
     node.update(asking(limit_bytes=2 * GIB))
     node.kernel.write(f"{CONTAINER}/memory.max", str(2 * GIB))
     node.post_update()
@@ -86,8 +86,8 @@ def test_an_update_is_what_is_right_from_then_on(node: Node) -> None:
     assert node.written() == {}
 
 
-def test_what_is_set_explicitly_is_nothing_to_repair(node: Node) -> None:
-    """Somebody asked for it, and the runtime has written it."""
+def test_a_value_that_an_update_sets_explicitly_is_not_repaired(node: Node) -> None:
+    """It was asked for, and the runtime has written it."""
     node.update(asking({"memory.max": str(3 * GIB)}, limit_bytes=2 * GIB))
     node.kernel.write(f"{CONTAINER}/memory.max", str(3 * GIB))
     node.post_update()
@@ -96,8 +96,8 @@ def test_what_is_set_explicitly_is_nothing_to_repair(node: Node) -> None:
     assert node.written() == {}
 
 
-def test_an_update_that_was_not_noted_is_nothing_to_repair(node: Node) -> None:
-    """Repair may be off for a while, and on again."""
+def test_updates_while_repair_was_off_are_not_repaired(node: Node) -> None:
+    """Repair may be switched off for a while and on again."""
     for config in ("", "resources: {enabled: false}"):
         configure(node.plugin, config)
         node.update(asking(limit_bytes=2 * GIB))
@@ -113,7 +113,7 @@ def test_an_update_that_was_not_noted_is_nothing_to_repair(node: Node) -> None:
 def test_a_container_that_is_being_updated_is_left_alone(
     patience_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until the runtime has been silent for so long that it must have failed."""
+    """Until the update's time limit is over."""
     monkeypatch.setattr(pending, "UPDATE_LIMIT_S", patience_s)
     node = Node(REPAIR)
     node.create()
@@ -124,7 +124,7 @@ def test_a_container_that_is_being_updated_is_left_alone(
 
 
 def test_a_container_that_changes_while_others_are_repaired_is_left_alone() -> None:
-    """What was looked up at the beginning of the round is old by then."""
+    """The entry from the beginning of the round is old by then."""
     node = Node(REPAIR)
     second = container_at(f"{POD}/{2:064x}", 2)
     node.kernel.add(f"{POD}/{2:064x}")
@@ -151,7 +151,7 @@ def test_a_container_that_changes_while_others_are_repaired_is_left_alone() -> N
 def test_a_container_without_a_cgroup_is_no_trouble(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It has exited, or is not made yet; the others are repaired all the same."""
+    """It has ended or is not created yet; the others are repaired."""
     node.create(container_at(f"{POD}/{2:064x}", 2))
     node.create(container_at("nowhere", 3))
     node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
@@ -183,15 +183,15 @@ def test_a_container_that_is_removed_is_forgotten_everywhere(
 
 
 def test_repair_can_be_switched_off_again(node: Node) -> None:
-    """By a reload, like everything else."""
+    """A reload of the configuration does it."""
     configure(node.plugin, "")
     assert node.background.again is None
 
 
-def test_where_nobody_can_write_repair_is_off_and_that_is_said(
+def test_without_direct_writes_repair_is_off_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The user has asked for something that this node cannot do."""
+    """The configuration asks for something that this node cannot do."""
 
     plugin = plugin_on()
     configure(plugin, REPAIR)

@@ -1,4 +1,4 @@
-"""What the plugin writes by itself, and when, on a model of a kernel."""
+"""The plugin's direct writes and their order, on a model of the kernel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BURST = "cpuBurst: {enabled: true, percent: 50}"
 IDLE = "cpuQoS: {enabled: true, level: BE}"
 PROTECT = "memoryQoS: {enabled: true, raiseAncestors: true}"
 
-# Of a runtime that is not known, it is not known that it takes cpu.idle: so we write.
+# A runtime of an unknown name may not take cpu.idle, so it is written directly.
 UNKNOWN = FACTS._replace(oci_runtime=None)
 OF_UNKNOWN = pod_at(runtime_handler="other")
 
@@ -51,14 +51,14 @@ def burst_of(path: str) -> str:
 
 
 def bursting() -> Node:
-    """A node whose pod has a quota, as kubelet sets it."""
+    """A node whose pod has a quota from kubelet."""
     node = Node(BURST)
     node.kernel.files[f"{POD}/cpu.max"] = "200000 100000"
     return node
 
 
 def apply(node: Node, quota: str, files: Mapping[str, str]) -> None:
-    """Do as runc does with an answer: the numbers first, then `unified`."""
+    """Write an answer as runc does: the numbers first, then `unified`."""
     node.kernel.write(f"{CONTAINER}/cpu.max", quota)
     for file, value in files.items():
         node.kernel.write(f"{CONTAINER}/{file}", value)
@@ -74,7 +74,7 @@ def files_in(response: nri.UpdateContainerResponse | None) -> dict[str, str]:
 
 
 def test_the_pods_burst_is_there_before_the_answer() -> None:
-    """The kernel takes none for a container whose pod has less."""
+    """The kernel refuses a container's burst above that of its pod."""
     node = bursting()
     node.kernel.remove(CONTAINER)
     answer = node.create()
@@ -85,7 +85,7 @@ def test_the_pods_burst_is_there_before_the_answer() -> None:
 
 
 def test_a_container_that_is_to_be_idle_is_so_before_it_starts() -> None:
-    """Not before its runtime has written a weight, and nobody has to wait for it."""
+    """cpu.idle is written after the runtime's weight, and before any process runs."""
     node = Node(IDLE, UNKNOWN)
     node.kernel.remove(CONTAINER)
     answer = node.create(pod=OF_UNKNOWN)
@@ -102,8 +102,8 @@ def test_a_container_that_is_to_be_idle_is_so_before_it_starts() -> None:
     assert node.written() == {}
 
 
-def test_an_update_before_the_start_does_not_make_the_start_forget() -> None:
-    """There is no cgroup yet that the end of the update could write to."""
+def test_an_update_before_the_start_keeps_the_writes_at_the_start() -> None:
+    """At the end of the update the container has no cgroup yet."""
     node = Node(IDLE, UNKNOWN)
     node.kernel.remove(CONTAINER)
     node.create(pod=OF_UNKNOWN)
@@ -126,8 +126,10 @@ UNDER_SYSTEMD = FACTS._replace(driver="systemd")
         ("", "59"),
     ],
 )
-def test_crun_with_systemd_has_its_scope_weighed(config: str, weight: str) -> None:
-    """It gives the scope the weight of the shares, and that is what siblings see."""
+def test_the_weight_of_cruns_scope_is_written_directly(
+    config: str, weight: str
+) -> None:
+    """crun gives the scope the weight of the shares, and siblings compare scopes."""
     node = Node(config, UNDER_SYSTEMD)
     assert node.opened == bool(config)
     name = f"kubepods-pod{UID.replace('-', '_')}.slice"
@@ -144,15 +146,15 @@ def test_crun_with_systemd_has_its_scope_weighed(config: str, weight: str) -> No
 
 
 def test_a_curve_that_is_the_nodes_own_takes_no_look_at_pods() -> None:
-    """There is nothing that any runtime would do otherwise."""
+    """Every runtime would compute the same weights."""
     for facts in (FACTS, UNDER_SYSTEMD):
         assert Node("curve: quadratic", facts).plugin.plan.numbers_only
     assert Node("curve: kep", FACTS).plugin.plan.numbers_only
     assert not Node("curve: kep", UNDER_SYSTEMD).plugin.plan.numbers_only
 
 
-def test_what_waits_for_a_container_is_dropped_with_it() -> None:
-    """The next container with that ID is another one."""
+def test_writes_that_wait_for_a_start_are_dropped_with_the_container() -> None:
+    """They must not be done for another container."""
     node = Node(IDLE, UNKNOWN)
     node.create(pod=OF_UNKNOWN)
     node.update(asking(shares=1024), pod=OF_UNKNOWN)
@@ -165,8 +167,8 @@ def test_what_waits_for_a_container_is_dropped_with_it() -> None:
     assert len(node.plugin.lifecycle.inventory) == 0
 
 
-def test_a_new_connection_forgets_what_has_gone_meanwhile() -> None:
-    """Nobody will ever tell that a container was removed in between."""
+def test_a_new_connection_drops_containers_that_ended_meanwhile() -> None:
+    """The runtime does not report their removal later."""
     node = Node(IDLE, UNKNOWN)
     gone, there = container_at(f"{POD}/gone", 2), container_at()
     for app in (gone, there):
@@ -189,7 +191,7 @@ def test_a_new_connection_forgets_what_has_gone_meanwhile() -> None:
 
 
 def test_a_burst_is_lowered_before_the_quota() -> None:
-    """The kernel refuses a quota below the burst, so we are first."""
+    """The kernel refuses a quota below the burst, so the burst is written first."""
     node = bursting()
     apply(node, "100000 100000", files_of(node.create()))
     answer = files_in(node.update(asking(quota_us=20_000)))
@@ -203,7 +205,7 @@ def test_a_burst_is_lowered_before_the_quota() -> None:
 
 
 def test_a_burst_is_raised_after_the_quota() -> None:
-    """By us, when the runtime says that it is done."""
+    """It is written directly when the runtime has done the update."""
     node = bursting()
     apply(node, "100000 100000", files_of(node.create()))
     answer = files_in(node.update(asking(quota_us=400_000)))
@@ -221,7 +223,7 @@ def test_a_burst_is_raised_after_the_quota() -> None:
 
 
 def test_an_idle_container_is_not_idle_while_its_weight_is_written() -> None:
-    """The kernel takes no weight beside idle, and runtimes write one."""
+    """The kernel refuses a weight beside cpu.idle=1, and runtimes write one."""
     node = Node(IDLE, UNKNOWN)
     node.create(pod=OF_UNKNOWN)
     node.start()
@@ -233,7 +235,7 @@ def test_an_idle_container_is_not_idle_while_its_weight_is_written() -> None:
 
 
 def test_a_burst_that_was_raised_later_is_lowered_before_the_quota() -> None:
-    """The runtime does not know of it, but we do."""
+    """The runtime does not know that burst."""
     node = bursting()
     apply(node, "100000 100000", files_of(node.create()))
     apply(node, "400000 100000", files_in(node.update(asking(quota_us=400_000))))
@@ -248,16 +250,16 @@ def test_a_burst_that_was_raised_later_is_lowered_before_the_quota() -> None:
 
 @pytest.mark.parametrize("off", ["", "resources: {enabled: false}"])
 @pytest.mark.parametrize("shown", [True, False])
-def test_what_a_handler_left_behind_is_not_in_an_updates_way(
+def test_values_of_a_handler_that_is_off_do_not_fail_an_update(
     off: str, shown: bool
 ) -> None:
-    """It was switched off since; the kernel would refuse the runtime's writes."""
+    """The kernel would refuse the runtime's writes beside them."""
     node = Node(f"{BURST}\n{IDLE}")
     node.kernel.files[f"{POD}/cpu.max"] = "200000 100000"
     sent = files_of(node.create())
     apply(node, "100000 100000", sent)
     configure(node.plugin, off)
-    # The runtime keeps what it was sent, and has no shares.
+    # The runtime keeps the values that it was sent, and has no shares.
     app = container_at(quota_us=100_000, unified=sent if shown else None)
     answer = files_in(node.update(asking(shares=1024, quota_us=20_000), app))
     node.kernel.write(f"{CONTAINER}/cpu.weight", "100")
@@ -271,8 +273,8 @@ def test_what_a_handler_left_behind_is_not_in_an_updates_way(
     assert node.file(burst_of(POD)) == "0"
 
 
-def test_the_end_of_an_update_does_not_meet_the_next_one() -> None:
-    """What the first leaves to be done would make the kernel refuse the second."""
+def test_writes_after_an_update_are_dropped_if_the_next_one_has_begun() -> None:
+    """They would make the kernel refuse the writes of the second update."""
     node = bursting()
     apply(node, "100000 100000", files_of(node.create()))
     app = container_at(unified={"cpu.max.burst": "50000"})
@@ -289,7 +291,7 @@ def test_the_end_of_an_update_does_not_meet_the_next_one() -> None:
 
 
 def test_an_update_that_fails_is_not_remembered() -> None:
-    """The runtime says nothing, so what we know stays what it was."""
+    """The runtime reports no end, so the entry stays."""
     node = bursting()
     node.create()
     node.update(asking(quota_us=400_000))
@@ -299,7 +301,7 @@ def test_an_update_that_fails_is_not_remembered() -> None:
 
 
 def test_an_update_that_fails_is_undone() -> None:
-    """What was written for it before the runtime's turn is put back after a while."""
+    """Writes before the runtime's part are taken back after the time limit."""
     node = Node(IDLE, UNKNOWN)
     node.create(pod=OF_UNKNOWN)
     node.start()
@@ -311,7 +313,7 @@ def test_an_update_that_fails_is_undone() -> None:
 
 
 def test_an_update_that_is_only_slow_is_done_again() -> None:
-    """Its end may come after we gave it up."""
+    """Its end may be reported after the time limit."""
     node = Node(IDLE, UNKNOWN)
     node.create(pod=OF_UNKNOWN)
     node.start()
@@ -324,7 +326,7 @@ def test_an_update_that_is_only_slow_is_done_again() -> None:
 
 
 def test_an_update_that_ended_is_not_undone() -> None:
-    """The time being up means nothing then."""
+    """The time limit has no effect on it."""
     node = Node(IDLE, UNKNOWN)
     node.create(pod=OF_UNKNOWN)
     node.start()
@@ -337,23 +339,23 @@ def test_an_update_that_ended_is_not_undone() -> None:
 
 
 @pytest.mark.parametrize("raising", [True, False])
-def test_protection_without_effect_is_told(
+def test_protection_without_effect_is_logged(
     raising: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the cgroup that has too little and the setting; not if we raised it."""
+    """The line names the cgroup and the setting; none if ancestors are raised."""
     node = Node(PROTECT.replace("true}", f"{str(raising).lower()}}}"))
     node.kernel.remove(CONTAINER)
     node.create(container_at(oom_score=998))
     node.background.work_when_time_is_up()
-    told = "memory.low of containers has no effect: /kubepods has" in caplog.text
-    assert told is not raising
-    assert ("set memoryQoS.raiseAncestors: true" in caplog.text) is told
+    logged = "memory.low of containers has no effect: /kubepods has" in caplog.text
+    assert logged is not raising
+    assert ("set memoryQoS.raiseAncestors: true" in caplog.text) is logged
 
 
-def test_protection_is_looked_at_for_a_few_containers_and_told_once(
+def test_protection_is_checked_in_batches_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Many that come at once wake the background once, and say nothing new."""
+    """Many containers wake the background thread once."""
     node = Node(PROTECT.replace("true}", "false}"))
     node.kernel.remove(CONTAINER)
     for _ in range(2):
@@ -367,7 +369,7 @@ def test_protection_is_looked_at_for_a_few_containers_and_told_once(
 
 
 def test_a_pod_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its containers, and what was raised for them is lowered."""
+    """Its containers are dropped, and sums raised for them are lowered."""
     node = Node(PROTECT)
     writer = node.plugin.lifecycle.pending.writer
     assert writer is not None
@@ -388,7 +390,7 @@ def test_a_pod_that_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_protection_is_raised_above_before_the_answer() -> None:
-    """A container has no more of it than its pod and all above."""
+    """A container has no more protection than the cgroups above it."""
     node = Node(PROTECT)
     node.kernel.remove(CONTAINER)
     node.create(container_at(oom_score=998))
@@ -404,7 +406,7 @@ def test_protection_is_raised_above_before_the_answer() -> None:
 def test_files_that_the_runtime_drops_are_written_when_it_is_done(
     tmp_path: Path,
 ) -> None:
-    """Else the weight of an update would follow another curve, or none."""
+    """Else the runtime's own weight would stay in force after an update."""
     node = Node(BURST)
     node.kernel.files[f"{POD}/cpu.max"] = "200000 100000"
     behaviour = Behaviour(name="cri-o", version="1.35.2", nri_version="0.11.0")
@@ -435,8 +437,8 @@ def test_files_that_the_runtime_drops_are_written_when_it_is_done(
 # Opening direct writes
 
 
-def test_the_writer_is_opened_when_a_configuration_has_a_use_for_them() -> None:
-    """A node where nothing is written needs no journal, and no directory for it."""
+def test_the_writer_is_opened_when_a_configuration_needs_it() -> None:
+    """A node without direct writes needs no journal and no state directory."""
     node = Node("")
     assert node.opened == 0
     assert not node.plugin.plan.facts.writable
@@ -451,13 +453,13 @@ def test_the_writer_is_opened_when_a_configuration_has_a_use_for_them() -> None:
 @pytest.mark.parametrize(
     "config", ["repair: {enabled: true}", "adopt: {enabled: true}", BURST]
 )
-def test_any_of_these_has_a_use_for_the_writer(config: str) -> None:
-    """Repair and adoption write even where no handler does."""
+def test_each_of_these_configurations_needs_the_writer(config: str) -> None:
+    """Repair and adoption write even if no handler does."""
     assert Node(config).opened == 1
 
 
 class Refused:
-    """A DirectWriter that cannot be had, until it can."""
+    """Opens a DirectWriter, or fails as long as a test wants."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -485,7 +487,7 @@ def plugin(refused: Refused) -> NodePlugin:
 def test_without_a_journal_nothing_is_written_and_everything_answered(
     refused: Refused, plugin: NodePlugin, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What only we could do is left alone, the rest goes through the door."""
+    """Settings that need direct writes are skipped; other files are sent."""
     configure(plugin, f"{BURST}\nrepair: {{enabled: true}}\nadopt: {{enabled: true}}")
     assert caplog.messages == [
         "direct writes are off: journal /x: Read-only",
@@ -503,10 +505,10 @@ def test_without_a_journal_nothing_is_written_and_everything_answered(
     assert refused.kernel.writes == []
 
 
-def test_a_journal_that_is_back_is_taken_at_the_next_reload(
+def test_a_reload_opens_the_journal_once_that_is_possible(
     refused: Refused, plugin: NodePlugin
 ) -> None:
-    """And what it makes possible is possible from then on."""
+    """Settings that need direct writes work from then on."""
     configure(plugin, BURST)
     refused.failing = None
     configure(plugin, BURST)
@@ -516,7 +518,7 @@ def test_a_journal_that_is_back_is_taken_at_the_next_reload(
 def test_a_configuration_is_in_force_whole_or_not_at_all(
     refused: Refused, plugin: NodePlugin
 ) -> None:
-    """Whatever goes wrong on the way, it goes wrong before anything has changed."""
+    """An error on the way leaves the earlier configuration unchanged."""
     before = plugin.plan
     refused.failing = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
@@ -528,7 +530,7 @@ def test_a_configuration_is_in_force_whole_or_not_at_all(
 def test_a_new_configuration_never_meets_old_facts(
     refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No container is decided about as if we could not write, when we can."""
+    """No decision uses the new configuration while `writable` is still false."""
     refused.failing = None
     seen: list[tuple[bool, bool]] = []
 
@@ -559,10 +561,10 @@ def test_the_end_stops_the_background_work_and_then_closes_the_writer(
     assert order == ["background", "writer"]
 
 
-def test_a_write_that_the_kernel_refuses_is_said_and_harms_nobody(
+def test_a_write_that_the_kernel_refuses_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The answer is given all the same."""
+    """The runtime gets its answer all the same."""
     node = bursting()
     node.kernel.unwilling.add(burst_of(POD))
     assert files_of(node.create())["cpu.max.burst"] == "50000"
@@ -570,7 +572,7 @@ def test_a_write_that_the_kernel_refuses_is_said_and_harms_nobody(
 
 
 def test_a_path_that_is_no_pods_is_not_written_to() -> None:
-    """Whatever a request says, we write below kubepods only."""
+    """Direct writes go below kubepods only, whatever paths a request has."""
     node = Node(f"{BURST}\nrepair: {{enabled: true}}\nadopt: {{enabled: true}}")
     for path in ("/system.slice/x", "/kubepods/../x", "nonsense", ""):
         pod, app = pod_at(path.rpartition("/")[0]), container_at(path)
