@@ -307,8 +307,8 @@ class Interceptor:
         described = None if entry is None else entry.described
         oci_runtime = None if described is None else described.oci_runtime
         pod = pod_of(message.sandbox_config, oci_runtime)
-        if known is not None and described == pod:
-            return known  # all containers of a pod share one description
+        if entry is not None and described == pod:
+            return entry  # all containers of a pod share one description
         return summarise_pod(sandbox_id, pod, describe=True)
 
     def _pod_entry(self, sandbox_id: str) -> PodEntry:

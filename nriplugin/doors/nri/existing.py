@@ -3,7 +3,7 @@
 `may_be_stale` is the quick look that nearly every container passes. A closer look
 (`ExistingContainer`) finds out which values nriplugin set, whether they still follow
 from the container's numbers, and which values the container would get if it were
-created now. It reads cgroups and changes nothing; adoption.py carries out what it finds.
+created now. It reads cgroups and changes nothing: adoption.py makes the corrections.
 """
 
 from __future__ import annotations
