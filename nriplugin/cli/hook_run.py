@@ -29,7 +29,8 @@ def parse_options(argv: Sequence[str]) -> HookOptions | None:
     words = iter(argv)
     for word in words:
         name, equals, value = word.partition("=")
-        if name not in _FIELDS:
+        # argparse checks every value of an option that is given twice.
+        if name not in _FIELDS or _FIELDS[name] in found:
             return None
         if not equals:
             value = next(words, "-")

@@ -132,6 +132,9 @@ class PendingWrites:
         with self.writer.exclusive():
             if cancellation is None or not cancellation.cancelled:
                 log_failures(self.writer.prepare_creation(writes, pod, key, name))
+        if cancellation is not None and cancellation.cancelled:
+            # The call was cancelled meanwhile, so no answer will end the claim.
+            self.creation_failed(key, pod)
 
     def created(self, key: str, container_id: str) -> None:
         """Replace the door's key of a new container by the ID from the runtime."""

@@ -231,9 +231,10 @@ class NodePlugin(Plugin):
             entry, container = existing(lifecycle, request, pod, plan)
             asked = core_from_nri(request.linux_resources)
         except ConversionError as exc:
-            managed = managed_of(message, pod)
-            fails = plan.config.base.resources.fail_lost_update
-            if managed and managed.files and fails:
+            known = lifecycle.inventory.get(message.id)
+            record = managed_of(message, pod)
+            ours = (known and known.ours) or (record and record.files)
+            if ours and plan.config.base.resources.fail_lost_update:
                 raise RequestFails(f"{exc}; the runtime keeps earlier values") from exc
             return None
         if not entry.ours:
