@@ -107,7 +107,7 @@ def test_plugin_coming_and_going_under_load(
 ) -> None:
     """Whether the plugin is killed or stopped, no creation of a container fails."""
     with creating(kubelet, pod, RESOURCES) as load:
-        for number in (signal.SIGKILL, signal.SIGTERM):
+        for number in (signal.SIGKILL, signal.SIGTERM) * 2:
             plugin = Plugin(node)
             plugin.wait_for("synchronized:")
             load.wait_for(load.count() + 1)

@@ -52,13 +52,6 @@ OPTIONS = (
 )
 
 
-class RunningContainer(NamedTuple):
-    """A running container of a pod; `name` is the container's name in the manifest."""
-
-    id: str
-    name: str
-
-
 class ExecResult(NamedTuple):
     """The exit code and output of a command, in the shape that `cgroup.guest` takes."""
 
@@ -99,23 +92,6 @@ class RuntimeClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def running_containers(self, sandbox_id: str) -> list[RunningContainer]:
-        """Return the running containers of a pod; `exec_sync` works in these only."""
-        from nriplugin.api import cri_pb2
-
-        request = cri_pb2.ListContainersRequest(
-            filter=cri_pb2.ContainerFilter(
-                pod_sandbox_id=sandbox_id,
-                state=cri_pb2.ContainerStateValue(state=cri_pb2.CONTAINER_RUNNING),
-            )
-        )
-        response = self._call(
-            "ListContainers", request, cri_pb2.ListContainersResponse, self._timeout_s
-        )
-        return [
-            RunningContainer(one.id, one.metadata.name) for one in response.containers
-        ]
 
     def version(self) -> cri_pb2.VersionResponse:
         """Return the runtime's name and version."""

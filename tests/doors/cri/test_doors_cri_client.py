@@ -16,7 +16,7 @@ from support.harness import wait_until
 
 from nriplugin.api import cri_pb2
 from nriplugin.cgroup.guest import GuestFiles
-from nriplugin.doors.cri.client import SERVICE, RunningContainer, RuntimeClient
+from nriplugin.doors.cri.client import SERVICE, RuntimeClient
 from nriplugin.errors import CgroupError, ConfigError, RPCError
 
 if TYPE_CHECKING:
@@ -62,8 +62,6 @@ class FakeRuntime:
     def list_containers(
         self, request: cri_pb2.ListContainersRequest, context: grpc.ServicerContext
     ) -> cri_pb2.ListContainersResponse:
-        wanted = request.filter
-        assert wanted.HasField("state")
         return cri_pb2.ListContainersResponse(
             containers=[
                 cri_pb2.Container(
@@ -73,7 +71,6 @@ class FakeRuntime:
                     state=state,
                 )
                 for identity, sandbox, name, state in self.containers
-                if sandbox == wanted.pod_sandbox_id and state == wanted.state.state
             ]
         )
 
@@ -109,10 +106,9 @@ def client(runtime: FakeRuntime, socket_path: str) -> Iterator[RuntimeClient]:
         yield connected
 
 
-def test_the_running_containers_of_a_pod(client: RuntimeClient) -> None:
-    """Only running containers of the given pod are listed."""
-    assert client.running_containers("s1") == [RunningContainer("c1", "app")]
-    assert client.running_containers("none") == []
+def test_the_containers_that_have_not_ended(client: RuntimeClient) -> None:
+    """Of every pod, those that were created or run."""
+    assert [one.id for one in client.live_containers()] == ["c1", "c3"]
 
 
 def test_a_command_is_run_with_its_arguments(
@@ -152,12 +148,12 @@ def test_a_runtime_that_is_not_there_yet(socket_path: str) -> None:
     """A call fails at once, and the same client works when the runtime is up."""
     with RuntimeClient(socket_path) as client:
         with pytest.raises(RPCError, match=r"^ListContainers: .*\(code 14\)$"):
-            client.running_containers("s1")
+            client.live_containers()
         runtime = FakeRuntime(socket_path)
 
         def answers() -> bool:
             try:
-                return bool(client.running_containers("s1"))
+                return bool(client.live_containers())
             except RPCError:
                 return False
 
