@@ -83,7 +83,7 @@ def test_the_calls_were_worth_comparing(said: dict[str, dict[str, Any]]) -> None
 
 def test_the_curve_is_the_runtimes_own(bed: Bed) -> None:
     """The proxy recognises it from the container that was there before the proxy."""
-    assert "curve kep: 1 of 1 containers of this node" in bed.plugin.log()
+    assert "curve: kep (1 of 1 containers of this node" in bed.plugin.log()
 
 
 def test_containers_are_what_they_were_without_us(kubelet: Kubelet, bed: Bed) -> None:
@@ -153,7 +153,7 @@ def test_proxy_killed_and_started_again_under_load(
         # Without a proxy crictl reached no server, so no container was half made.
         assert all(one.unified for one in results if one.code == 0), results
         assert results[-1].code == 0, results[-1]
-        assert "curve kep: " in log
+        assert "curve: kep (" in log
         assert kubelet.update(before, cpu_share=2048).code == 0
         assert kubelet.settings(before)["cpu.weight"] == str(weight_of(2048, Curve.KEP))
         assert kubelet.settings(before)["cpu.max"] == "50000 100000"
