@@ -6,13 +6,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doors.nri.messages import asking, container_at, creation, pod_at, updating
+from doors.nri.messages import (
+    asking,
+    container_at,
+    creation,
+    existing,
+    pod_at,
+    updating,
+)
 from doors.nri.nodes import FACTS, ByHand, Node, configure, plugin_on
 from node.writing import BURST, kernel_with, part, write, writer_on
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
+from nriplugin.convert import Curve
 from nriplugin.doors.nri import dry_run, plugin
 from nriplugin.errors import NRIPluginError
 from nriplugin.node.ownership_records import OwnershipRecords
@@ -46,7 +54,7 @@ def become(weight: str) -> ContainerEntry:
 
 @pytest.mark.parametrize("late", [True, False])
 def test_a_cancelled_creation_writes_and_claims_nothing(late: bool) -> None:
-    """Also if the cancellation comes while the call waits for the writer's lock."""
+    """A creation that is not cancelled does both."""
     kernel = kernel_with(files=[(f"{POD}/cpu.max", "100000 100000")])
     pending, _ = writing(kernel)
     cancellation = Cancellation()
@@ -69,6 +77,26 @@ def test_a_cancelled_update_is_not_under_way() -> None:
     )
     assert kernel.writes == []
     assert not pending.is_changing(BEFORE)
+
+
+def test_a_creation_that_is_cancelled_while_it_waits_for_the_lock_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Waiting for the lock may be what took too long."""
+    kernel = kernel_with(files=[(f"{POD}/cpu.max", "100000 100000")])
+    pending, _ = writing(kernel)
+    writer, cancellation = pending.writer, Cancellation()
+    assert writer is not None
+    exclusive = writer.exclusive
+
+    def cancelled_meanwhile() -> Any:
+        cancellation.cancelled = True
+        return exclusive()
+
+    monkeypatch.setattr(writer, "exclusive", cancelled_meanwhile)
+    pending.before_creation("k", [part(BURST, 5000)], POD, cancellation=cancellation)
+    assert kernel.writes == []
+    assert writer.claims.in_pod(POD, BURST) == []
 
 
 # Two updates of one container
@@ -139,6 +167,49 @@ def test_drift_that_repair_notes_during_an_update_does_not_lose_it() -> None:
     inventory = node.plugin.lifecycle.inventory
     assert inventory.drift_of("c1") == ("memory.max",)
     assert inventory.get("c1") is before
+
+
+def test_two_pods_without_an_id_are_not_taken_for_one() -> None:
+    """Direct writes for the second would go to the cgroup of the first."""
+    plugin = plugin_on(FACTS)
+    for number, parent in enumerate((POD, f"{POD}x"), 1):
+        app = container_at(f"{parent}/{number}", number, pod_id="")
+        plugin.create_container(creation(pod_at(parent, id=""), app))
+        entry = plugin.lifecycle.inventory.get(app.id)
+        assert entry is not None
+        assert entry.pod_cgroup == parent
+
+
+def test_an_update_of_a_container_whose_pod_was_not_listed_is_stored() -> None:
+    """Synchronize may list a container without its pod."""
+    plugin = plugin_on(FACTS)
+    plugin.synchronize([], existing([], [container_at()])[1])
+    asked = asking(limit_bytes=GIB * 2)
+    plugin.update_container(updating(pod_at(), container_at(), asked))
+    seen = view.Container.FromString(container_at().SerializeToString())
+    plugin.post_update_container(b"", seen)
+    entry = plugin.lifecycle.inventory.get("c1")
+    assert entry is not None
+    assert entry.files["memory.max"] == str(GIB * 2)
+
+
+def test_where_only_numbers_count_a_pods_own_curve_does_not() -> None:
+    """The decision cache's key has the numbers alone, so the first pod must not matter.
+
+    Under systemd, crun needs a direct write for a weight of another curve than its own.
+    """
+    decisions = []
+    for uid in ("odd", "plain"):
+        plugin = plugin_on(FACTS._replace(driver="systemd"))
+        configure(plugin, "curve: quadratic")
+        plugin.lifecycle.plans.learn({}, {"odd": Curve.KEP})
+        assert plugin.plan.numbers_only
+        pod = pod_at(uid=uid, runtime_handler="crun")
+        plugin.create_container(creation(pod, container_at()))
+        entry = plugin.lifecycle.inventory.get("c1")
+        assert entry is not None
+        decisions.append(entry.decision)
+    assert decisions[0] == decisions[1]
 
 
 def test_a_removal_in_the_default_configuration_leaves_no_work() -> None:

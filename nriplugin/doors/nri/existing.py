@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.convert.readers import core_from_nri
 from nriplugin.doors.nri.messages import managed_of, read_existing
 from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.provenance import UNKNOWN
 from nriplugin.engine.stale import changed_numbers, numbers_of
-from nriplugin.node.observe import held, memory_use
+from nriplugin.node.observe import files_not_holding, memory_use
 from nriplugin.state.corrections import Correction
 from nriplugin.state.decision_summary import summarise
 
@@ -111,11 +110,9 @@ class ExistingContainer:
             # Stale values are corrected first, so the correction of missing values is
             # made from the entry that results.
             was = stale.become
-        absent = {
-            file: value
-            for file, value in decision.files.items()
-            if was.files.get(file) != value and not self._holds(file, value)
-        }
+        absent = self._not_held(
+            {f: v for f, v in decision.files.items() if was.files.get(f) != v}
+        )
         if absent or decision.writes:
             outdated = {f: v for f, v in was.ours.items() if f not in wanted}
             become = was._replace(
@@ -173,19 +170,16 @@ class ExistingContainer:
         unified, ours = self._container.resources.unified, self._entry.ours
         if self._shown:
             return {file: unified[file] for file in ours if file in unified}
-        return {
-            file: value
-            for file, value in ours.items()
-            if value != UNKNOWN and self._holds(file, value)
-        }
+        known = {file: value for file, value in ours.items() if value != UNKNOWN}
+        not_held = self._not_held(known)
+        return {file: value for file, value in known.items() if file not in not_held}
 
-    def _holds(self, file: str, value: str) -> bool:
-        """Whether a file holds a value; False if the file cannot be read."""
+    def _not_held(self, files: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the files that do not hold their value, or cannot be read."""
         tree = self._lifecycle.tree
         if tree is None or self._cgroup is None:
-            return False
-        content = held(tree, self._cgroup, file)
-        return content is not None and same(file, value, content)
+            return files
+        return files_not_holding(tree, self._cgroup, files)
 
 
 def _correction(
