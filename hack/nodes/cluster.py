@@ -193,7 +193,7 @@ def _kubectl(args: list[str]) -> int:
     # Where the user is, who may name files.
     here = os.environ.get("CALLED_FROM")
     environ = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-    argv = [program("kubectl") / "kubectl", *args]
+    argv = [str(program("kubectl") / "kubectl"), *args]
     return subprocess.run(argv, env=environ, cwd=here, check=False).returncode
 
 
