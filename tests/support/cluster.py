@@ -97,11 +97,15 @@ class Cluster:
 
     def resize(self, name: str, patch: Mapping[str, Any]) -> Any:
         """Patch a pod's resources in place; return the pod when kubelet has settled."""
+        self.patch_resize(name, patch)
+        return self.settled(name)
+
+    def patch_resize(self, name: str, patch: Mapping[str, Any]) -> None:
+        """Ask for other resources of a running pod."""
         self.kubectl(
             *("patch", "pod", name, "--subresource", "resize", "--type", "strategic"),
             *("--patch", json.dumps({"spec": patch})),
         )
-        return self.settled(name)
 
     def settled(self, name: str) -> Any:
         """Wait until kubelet has done what the pod's specification asks for."""
