@@ -117,21 +117,20 @@ def _locked(path: Path) -> Iterator[None]:
 def _start(directory: Path) -> None:
     """Start the process that runs the programs; wait until the API server serves."""
     say("control plane: starting etcd, the API server, controllers and the scheduler")
-    with (directory / "control-plane.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "nodes.control_plane", str(directory)],
-            cwd=REPOSITORY / "hack",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # Ctrl-C is for the user, who then gives back the lock.
-            start_new_session=True,
-        )
+    (directory / "failure").unlink(missing_ok=True)
+    # A session of its own: Ctrl-C is for the user, who then gives back the lock.
+    script = 'exec setsid --fork "$@" </dev/null >"$0" 2>&1'
+    run(
+        *("sh", "-c", script, directory / "control-plane.log"),
+        *(sys.executable, "-m", "nodes.control_plane", directory),
+        cwd=REPOSITORY / "hack",
+    )
     deadline = time.monotonic() + READY_S + STOP_S
     while not (directory / "ready").exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            text = (directory / "control-plane.log").read_text()
-            raise NodeError("the control plane does not serve:\n" + text[-2000:])
+        if (directory / "failure").exists():
+            raise NodeError((directory / "failure").read_text())
+        if time.monotonic() > deadline:
+            raise NodeError(f"the control plane does not serve; see {directory}")
         time.sleep(POLL_S)
 
 
@@ -256,21 +255,25 @@ def _write_private(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _serves(endpoint: Endpoint) -> bool:
-    request = urllib.request.Request(
-        f"https://127.0.0.1:{endpoint.port}/readyz",
-        headers={"Authorization": f"Bearer {endpoint.token}"},
-    )
-    # The API server has made its own certificate, which nobody else vouches for.
+def get(address: str, token: str = "", timeout_s: float = 5) -> str:
+    """Return what a server of ours on loopback answers."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(address, headers=headers)  # noqa: S310
+    # The servers have made their own certificates, which nobody else vouches for.
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    with urllib.request.urlopen(  # noqa: S310
+        request, timeout=timeout_s, context=trusting
+    ) as answer:
+        return str(answer.read().decode())
+
+
+def _serves(endpoint: Endpoint) -> bool:
     try:
-        with urllib.request.urlopen(  # noqa: S310 # an https address of ours
-            request, timeout=5, context=trusting
-        ) as answer:
-            return bool(answer.status == 200)
+        get(f"https://127.0.0.1:{endpoint.port}/readyz", endpoint.token)
     except OSError:
         return False
+    return True
 
 
 def _await(true: Callable[[], bool], programs: Programs) -> None:
@@ -300,11 +303,13 @@ def main(directory: Path) -> int:
             programs.stop()
             shutil.rmtree(directory)
     except NodeError as exc:
-        print(exc, file=sys.stderr)
+        # The logs stay for whoever wants to know more.
+        (directory / "ready").unlink(missing_ok=True)
+        failure = directory / "failure.new"
+        failure.write_text(str(exc))
+        failure.rename(directory / "failure")
         return 1
     finally:
-        # After a failure the logs stay.
-        (directory / "ready").unlink(missing_ok=True)
         programs.stop()
     return 0
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nodes import kernels, roots
 from nodes.accelerator import QEMU, accelerator
 from nodes.cache import directory, say
-from nodes.control_plane import DIE_WITH_PARENT, free_ports
+from nodes.control_plane import DIE_WITH_PARENT, free_ports, get
 from nodes.disk import make_disk
 from nodes.payload import payload
 from nodes.programs import program
@@ -91,6 +91,7 @@ class Joining(NamedTuple):
 
     options: tuple[str, ...] = ()
     append: str = ""
+    kubelet_port: int = 0
 
 
 def joining(node: Node, endpoint: Endpoint | None) -> Joining:
@@ -106,10 +107,15 @@ def joining(node: Node, endpoint: Endpoint | None) -> Joining:
     (port,) = free_ports(1)
     return Joining(
         (
+            # kubelet and containerd have many threads, which wait for each other on
+            # emulated processors that take turns: with one, a pod starts in half the
+            # time. The last -smp counts.
+            *("-smp", "1"),
             *("-device", "virtio-net-pci,netdev=net"),
             *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:{port}"),
         ),
         f"node.api={endpoint.port} node.token={endpoint.token} node.kubelet={port}",
+        port,
     )
 
 
@@ -120,6 +126,7 @@ class Machine:
         self.node = node
         self.log = log
         self.boot_s = 0.0
+        self.kubelet_port = 0
         self._process = process
         self._port = socket.socket(socket.AF_UNIX)
         self._pending = b""
@@ -175,6 +182,10 @@ class Machine:
     def write(self, path: str, content: str) -> None:
         """Write a file in the guest."""
         self._ask("write", path=path, content=content)
+
+    def kubelet(self, path: str) -> str:
+        """Return what kubelet serves at a path, such as metrics."""
+        return get(f"https://127.0.0.1:{self.kubelet_port}/{path}", timeout_s=60)
 
     def console(self) -> str:
         """Return what the guest printed on its console."""
@@ -281,6 +292,7 @@ def booted(
     say(f"{node.name}: booting")
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=environ)
     machine = Machine(node, process, log)
+    machine.kubelet_port = joined.kubelet_port
     try:
         machine._connect(port)
         machine._await_ready()

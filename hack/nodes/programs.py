@@ -110,7 +110,8 @@ PROGRAMS = {
             module="runc",
             about="about half a minute",
             packages={"runc": "github.com/opencontainers/runc"},
-            tags="netgo osusergo",
+            # containerd gives every pause container a seccomp profile.
+            tags="netgo osusergo seccomp",
             cgo=True,
         ),
         Program(

@@ -40,11 +40,15 @@ OVERHEAD = cpu_memory("100m", "32Mi")
 
 
 def workloads(node: str) -> list[dict[str, Any]]:
-    """Return one workload of each kind: of every QoS class, with everything in pods."""
-    small = resources(limits=cpu_memory("200m", "64Mi"))
-    burstable = resources(cpu_memory("250m", "64Mi"), cpu_memory("500m", "128Mi"))
-    guaranteed = resources(limits=cpu_memory("300m", "96Mi"))
-    together = resources(cpu_memory("300m", "96Mi"), cpu_memory("600m", "192Mi"))
+    """Return one workload of each kind: of every QoS class, with everything in pods.
+
+    The node has one CPU. Limits are high where they can be, because a container's quota
+    holds for runc, too, while it starts the container.
+    """
+    small = resources(cpu_memory("50m", "32Mi"), cpu_memory("1", "64Mi"))
+    burstable = resources(cpu_memory("100m", "64Mi"), cpu_memory("1", "128Mi"))
+    guaranteed = resources(limits=cpu_memory("250m", "96Mi"))
+    together = resources(cpu_memory("100m", "96Mi"), cpu_memory("1500m", "192Mi"))
     return [
         runtime_class("heavy", "crun", OVERHEAD),
         deployment(
@@ -65,7 +69,7 @@ def workloads(node: str) -> list[dict[str, Any]]:
             spec(
                 node,
                 container("one"),
-                container("two", resources({"cpu": "100m"})),
+                container("two", resources({"cpu": "50m"})),
                 resources=together,
             ),
         ),

@@ -42,9 +42,9 @@ class Ours(StrEnum):
     ON = "memoryQoS: {enabled: true}"
 
 
-BURSTABLE = resources(cpu_memory("100m", "64Mi"), cpu_memory("200m", "128Mi"))
-GUARANTEED = resources(limits=cpu_memory("100m", "64Mi"))
-RESIZED = resources(cpu_memory("100m", "96Mi"), cpu_memory("200m", "192Mi"))
+BURSTABLE = resources(cpu_memory("100m", "64Mi"), cpu_memory("1", "128Mi"))
+GUARANTEED = resources(limits=cpu_memory("300m", "64Mi"))
+RESIZED = resources(cpu_memory("100m", "96Mi"), cpu_memory("1", "192Mi"))
 
 
 class Seen(NamedTuple):

@@ -54,7 +54,7 @@ def spec(
     return {
         "nodeSelector": {"kubernetes.io/hostname": node},
         "hostNetwork": True,
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "initContainers": list(init),
