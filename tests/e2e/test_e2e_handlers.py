@@ -141,7 +141,8 @@ def seen(node: Machine, kubelet: Kubelet) -> dict[str, Any]:
                 )
                 if throttled:
                     one.events, one.alive = go_beyond(node, containers["hungry"])
-            with kubelet.sandbox("Guaranteed", handler) as pod:
+            # Removed by the runtime, so that the plugin hears of an end of a pod.
+            with kubelet.sandbox("Guaranteed", handler, remove=True) as pod:
                 ruled = kubelet.start(pod, "ruled", GIVEN)
                 one.settings["ruled"] = settings_of(kubelet, ruled)
                 parent = pod_directory(node, ruled)
@@ -163,7 +164,7 @@ def processes_in(node: Machine, container: Container) -> str:
     """Return the cgroup with the processes: crun with systemd has one more below."""
     (own,) = container.cgroups
     inner = f"{own}/container"
-    return inner if node.run("test", "-d", inner).code == 0 else own
+    return inner if read(node, inner, "cgroup.procs")["cgroup.procs"] else own
 
 
 def pod_directory(node: Machine, container: Container) -> str:

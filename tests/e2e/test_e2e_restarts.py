@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from typing import TYPE_CHECKING
 
@@ -37,13 +36,6 @@ def came_past(kubelet: Kubelet, container: Container) -> bool:
     return "unified" in spec["linux"]["resources"]
 
 
-def listed(kubelet: Kubelet) -> tuple[int, int]:
-    """Return how many pods and containers the runtime has."""
-    pods = json.loads(kubelet.machine.check("crictl", "pods", "-o", "json"))
-    containers = json.loads(kubelet.machine.check("crictl", "ps", "-a", "-o", "json"))
-    return len(pods["items"]), len(containers["containers"])
-
-
 @each_node
 def test_plugin_killed_and_runtime_restarted(
     node: Machine, kubelet: Kubelet, pod: Pod
@@ -60,7 +52,7 @@ def test_plugin_killed_and_runtime_restarted(
         between = kubelet.start(pod, "between", RESOURCES)
         assert kubelet.settings(before) == settings
     with running(node) as plugin:
-        pods, containers = listed(kubelet)
+        pods, containers = kubelet.alive()
         assert f"synchronized: {pods} pods, {containers} containers" in plugin.log()
         after = kubelet.start(pod, "after", RESOURCES)
         assert kubelet.settings(before) == settings
@@ -69,7 +61,7 @@ def test_plugin_killed_and_runtime_restarted(
 
         node.check("/node/bin/runtime", "restart")
         log = plugin.wait_for("synchronized:", times=2)
-        pods, containers = listed(kubelet)
+        pods, containers = kubelet.alive()
         last = log.rpartition("synchronized:")[2]
         assert last.startswith(f" {pods} pods, {containers} containers\n")
         assert kubelet.settings(before) == settings

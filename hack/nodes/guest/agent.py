@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -109,19 +110,46 @@ def run(
     port.answer(done=process.wait())
 
 
-def spawn(port: Port, argv: list[str], log: str, env: dict[str, str] | None) -> None:
-    """Start a command in the background, its output into a file."""
+def spawn(
+    port: Port, argv: list[str], log: str, env: dict[str, str] | None, answers: bool
+) -> None:
+    """Start a command in the background, its output into a file.
+
+    A command that answers is one for `ask`: only its errors go into the file.
+    """
     with open(log, "ab") as file:
         process = subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
+            stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if answers else file,
             stderr=file,
             env={**os.environ, **(env or {})},
             start_new_session=True,
+            bufsize=0,
         )
     CHILDREN[process.pid] = process
     port.answer(done=process.pid)
+
+
+def ask(port: Port, pid: int, line: str, timeout_s: float) -> None:
+    """Write a line to a background command, and answer with the line that it prints."""
+    process = CHILDREN[pid]
+    assert process.stdin is not None
+    assert process.stdout is not None
+    data = memoryview(line.encode() + b"\n")
+    while data:
+        data = data[process.stdin.write(data) :]
+    printed = b""
+    deadline = time.monotonic() + timeout_s
+    while not printed.endswith(b"\n"):
+        left_s = max(0, deadline - time.monotonic())
+        ready, _, _ = select.select([process.stdout], [], [], left_s)
+        chunk = os.read(process.stdout.fileno(), 1 << 20) if ready else b""
+        if not chunk:
+            why = "the command has ended" if ready else f"not after {timeout_s} s"
+            raise OSError(f"no answer of {process.args!r}: {why}")
+        printed += chunk
+    port.answer(done=printed.decode())
 
 
 def poll(port: Port, pid: int) -> None:
@@ -157,6 +185,7 @@ def write(port: Port, path: str, content: str) -> None:
 OPERATIONS: dict[str, Callable[..., None]] = {
     "run": run,
     "spawn": spawn,
+    "ask": ask,
     "poll": poll,
     "stop": stop,
     "read": read,
