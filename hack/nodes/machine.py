@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from nodes.catalog import Node
 
 BOOT_S = 300
+# The agent gives a command that it stops 90 seconds to end.
+ANSWER_S = 120
 # The kernel kills the guest when the process that started it ends, however it ends.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 # Without no_timer_check a kernel may hang at boot: the emulated timer is late at times.
@@ -159,7 +161,7 @@ class Machine:
         return self.log.read_text(errors="replace")
 
     def _connect(self, path: Path) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 self._port.connect(str(path))
@@ -176,7 +178,7 @@ class Machine:
 
     def _ask(self, operation: str, **fields: Any) -> Any:
         self._send(operation, **fields)
-        return self._answer(60)
+        return self._answer(ANSWER_S)
 
     def _answer(self, limit_s: float) -> Any:
         for answer in self._answers(limit_s):

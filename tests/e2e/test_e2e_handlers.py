@@ -50,7 +50,7 @@ ANNOTATIONS = {
     "pids.max.cgroup2.nri.io/container.burst": "77",
     "qos-level.cgroup2.nri.io/container.idle": "BE",
     "memory-qos.cgroup2.nri.io/container.idle": "off",
-    "memory.high.cgroup2.nri.io/container.hungry": str(32 * MIB),
+    "memory.high.cgroup2.nri.io/container.hungry": str(64 * MIB),
     "memory-qos.cgroup2.nri.io/container.hungry": "off",
 }
 GIVEN = {
@@ -202,10 +202,11 @@ def until(look: Callable[[], T], good: Callable[[T], bool]) -> T:
 def go_beyond(node: Machine, container: Container) -> tuple[dict[str, int], bool]:
     """Have a container take more than its memory.high; return the kernel's counts."""
     (own,) = container.cgroups
-    # dd takes all of a block into memory, and the kernel may hold it back for long.
+    # dd takes all of a block into memory: more than memory.high, less than memory.max.
+    # The kernel may hold it back for long.
     pid = node.spawn(
         *("crictl", "exec", container.id),
-        *("dd", "if=/dev/zero", "of=/dev/null", f"bs={40 * MIB}", "count=1000"),
+        *("dd", "if=/dev/zero", "of=/dev/null", f"bs={80 * MIB}", "count=1000"),
         log="/var/log/hungry.log",
     )
 
@@ -278,7 +279,7 @@ def test_memory_high_throttles_and_does_not_kill(
 ) -> None:
     """The kernel counts how often the container was held back; it kills no process."""
     events = seen[handler].events
-    assert seen[handler].settings["hungry"]["memory.high"] == str(32 * MIB)
+    assert seen[handler].settings["hungry"]["memory.high"] == str(64 * MIB)
     assert events["high"] > 0
     assert (events["oom"], events["oom_kill"], events["max"]) == (0, 0, 0)
     assert seen[handler].alive

@@ -121,7 +121,7 @@ def test_burstable_under_crun(hooked: Machine, kubelet: Kubelet) -> None:
 def test_guaranteed(hooked: Machine, kubelet: Kubelet) -> None:
     """The request is the limit, so nothing is throttled before it."""
     sent = {**LIMITED, "cpu_shares": 512, "cpu_quota": 50_000, "oom_score_adj": -997}
-    with kubelet.sandbox("Guaranteed") as pod:
+    with kubelet.sandbox("Guaranteed", "crun") as pod:
         held = kubelet.settings(kubelet.start(pod, "web", sent))
     assert held["cpu.weight"] == str(weight_of(512, Curve.QUADRATIC))
     assert held["cpu.max.burst"] == "10000"
@@ -130,7 +130,7 @@ def test_guaranteed(hooked: Machine, kubelet: Kubelet) -> None:
 
 def test_best_effort_is_idle(hooked: Machine, kubelet: Kubelet) -> None:
     """A rule for the class, which the hook reads from the cgroup's path."""
-    with kubelet.sandbox("BestEffort") as pod:
+    with kubelet.sandbox("BestEffort", "crun") as pod:
         container = kubelet.start(pod, "web", {"cpu_shares": 2, "oom_score_adj": 1000})
         assert kubelet.settings(container)["cpu.idle"] == "1"
         (cgroup,) = container.cgroups
@@ -153,7 +153,7 @@ def test_annotations_and_labels_of_the_pod_count(
         "cpu-burst.cgroup2.nri.io/container.web": "40%",
     }
     labels = {"hooked": "yes"}
-    with kubelet.sandbox("Burstable", "runc", annotations, labels) as pod:
+    with kubelet.sandbox("Burstable", "crun", annotations, labels) as pod:
         held = kubelet.settings(kubelet.start(pod, "web", LIMITED))
     assert held["cpu.max.burst"] == "60000"
     assert held["memory.oom.group"] == "1"

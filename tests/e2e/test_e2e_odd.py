@@ -37,7 +37,7 @@ ODD: dict[str, dict[str, object]] = {
     },
     "odd": {
         "cpu_shares": 512,
-        "memory_limit_in_bytes": 32 * 2**20 + 1,  # no whole number of pages
+        "memory_limit_in_bytes": 2**26 + 1,  # no whole number of pages
         "cpuset_cpus": "0-1",
         "cpuset_mems": "0",
     },

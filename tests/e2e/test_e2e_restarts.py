@@ -26,7 +26,7 @@ RESOURCES = {"cpu_shares": 2048, "cpu_quota": 30_000, "cpu_period": 100_000}
 @pytest.fixture(scope="module")
 def pod(kubelet: Kubelet) -> Iterator[Pod]:
     """One for all tests; each leaves the containers that it made to the next."""
-    with kubelet.sandbox("Burstable") as pod:
+    with kubelet.sandbox("Burstable", "crun") as pod:
         yield pod
 
 
@@ -77,7 +77,7 @@ def test_upgrade_under_load(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
     """The next version is installed and started; no creation fails meanwhile."""
     plugin = Plugin(node)
     plugin.wait_for("synchronized:")
-    with creating(kubelet, pod, RESOURCES) as load:
+    with creating(kubelet, pod, RESOURCES, pause_s=2) as load:
         load.wait_for(2)
         node.check(
             *("/opt/nriplugin/bin/pip", "-q", "install", "--no-index", "--no-deps"),

@@ -47,7 +47,7 @@ PODS = {
         "burstable",
         both=({"cpu": "250m", "memory": "64Mi"}, {"cpu": "1500m", "memory": "96Mi"}),
         requests=({"cpu": "1", "memory": "32Mi"}, {}),
-        tiny=({"cpu": "1m"}, {"cpu": "10m", "memory": "32Mi"}),
+        tiny=({"cpu": "1m"}, {"cpu": "10m", "memory": "64Mi"}),
     ),
     "besteffort": _pod("besteffort", one=({}, {})),
 }

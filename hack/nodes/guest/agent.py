@@ -25,6 +25,8 @@ PORT = "nriplugin.node"
 # crictl lives for a fraction of a second: under emulation, collecting its garbage and
 # waking a second processor for it are half of what it costs.
 OF_CRICTL = {"GOGC": "off", "GOMAXPROCS": "1"}
+# How long a command in the background may take to end, on a busy machine.
+STOP_S = 90
 CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -160,7 +162,7 @@ def poll(port: Port, pid: int) -> None:
 def stop(port: Port, pid: int, number: int) -> None:
     """Send a signal to a background command and wait for its end."""
     CHILDREN[pid].send_signal(number)
-    port.answer(done=CHILDREN[pid].wait(30))
+    port.answer(done=CHILDREN[pid].wait(STOP_S))
 
 
 def read(port: Port, paths: Iterable[str]) -> None:
