@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nodes.machine import Result
+from nodes.shell import NodeError
 
 from support import cri_messages
 from support.guestcases import HERE, IN_GUEST, PYTHON
@@ -132,18 +133,21 @@ class Kubelet:
             yield pod
         finally:
             if remove:
-                self.remove_containers(pod)
+                for container in pod.containers.values():
+                    self._call("StopContainer", container_id=container.id)
+                    self._call("RemoveContainer", container_id=container.id)
                 self._call("StopPodSandbox", pod_sandbox_id=pod.id)
                 self._call("RemovePodSandbox", pod_sandbox_id=pod.id)
             else:
-                self._ask("kill", self._name_of_pod(uid), pod.id)
-                self._killed |= {one.id for one in pod.containers.values()}
+                self._kill(pod)
 
     def remove_containers(self, *pods: Pod) -> None:
         """Kill and remove all containers of pods, which stay."""
         for pod in pods:
+            self._kill(pod)
+        self._await_ends()
+        for pod in pods:
             for container in pod.containers.values():
-                self._call("StopContainer", container_id=container.id)
                 self._call("RemoveContainer", container_id=container.id)
             pod.containers.clear()
 
@@ -209,6 +213,14 @@ class Kubelet:
         listed = self._call("ListContainers").containers
         return {one.id for one in listed if one.state in (CREATED, RUNNING)}
 
+    def _kill(self, pod: Pod) -> None:
+        """Kill the processes of a pod's containers.
+
+        Without the runtime, which would start a program for each of them.
+        """
+        self._ask("kill", self._name_of_pod(pod.uid), pod.id)
+        self._killed |= {one.id for one in pod.containers.values()}
+
     def _await_ends(self) -> None:
         """Wait until the runtime knows that the containers of earlier pods are dead.
 
@@ -246,7 +258,11 @@ class Kubelet:
     def _ask(self, function: str, *args: Any) -> Any:
         """Have a function of guest_kubelet.py called."""
         line = json.dumps([function, *args])
-        said = json.loads(self.machine.ask(self._process, line, CALL_S))
+        try:
+            said = json.loads(self.machine.ask(self._process, line, CALL_S))
+        except NodeError:
+            del self._process  # the next test gets a new one
+            raise
         if "failure" in said:
             raise CallError(said["failure"])
         return said["answer"]

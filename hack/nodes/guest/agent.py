@@ -134,7 +134,11 @@ def spawn(
 
 
 def ask(port: Port, pid: int, line: str, timeout_s: float) -> None:
-    """Write a line to a background command, and answer with the line that it prints."""
+    """Write a line to a background command, and answer with the line that it prints.
+
+    A command that does not answer in time is killed: its answer would be taken for the
+    one to the next line.
+    """
     process = CHILDREN[pid]
     assert process.stdin is not None
     assert process.stdout is not None
@@ -149,6 +153,7 @@ def ask(port: Port, pid: int, line: str, timeout_s: float) -> None:
         chunk = os.read(process.stdout.fileno(), 1 << 20) if ready else b""
         if not chunk:
             why = "the command has ended" if ready else f"not after {timeout_s} s"
+            process.kill()
             raise OSError(f"no answer of {process.args!r}: {why}")
         printed += chunk
     port.answer(done=printed.decode())
