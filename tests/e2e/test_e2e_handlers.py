@@ -141,8 +141,9 @@ def seen(node: Machine, kubelet: Kubelet) -> dict[str, Any]:
                 )
                 if throttled:
                     one.events, one.alive = go_beyond(node, containers["hungry"])
-            # Removed by the runtime, so that the plugin hears of an end of a pod.
-            with kubelet.sandbox("Guaranteed", handler, remove=True) as pod:
+            # One is removed by the runtime, so that the plugin hears of a pod's end.
+            remove = handler == "crun"
+            with kubelet.sandbox("Guaranteed", handler, remove=remove) as pod:
                 ruled = kubelet.start(pod, "ruled", GIVEN)
                 one.settings["ruled"] = settings_of(kubelet, ruled)
                 parent = pod_directory(node, ruled)

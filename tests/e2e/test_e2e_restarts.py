@@ -98,7 +98,7 @@ def test_plugin_coming_and_going_under_load(
     node: Machine, kubelet: Kubelet, pod: Pod
 ) -> None:
     """Whether the plugin is killed or stopped, no creation of a container fails."""
-    with creating(kubelet, pod, RESOURCES) as load:
+    with creating(kubelet, pod, RESOURCES, pause_s=1) as load:
         for number in (signal.SIGKILL, signal.SIGTERM) * 2:
             plugin = Plugin(node)
             plugin.wait_for("synchronized:")
