@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from support.odd import ODD_ON, try_all
 from support.plugins import running
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
     from support.kubelet import Kubelet, Pod
+    from support.odd import Outcome
 
 # Field of `explain`'s "sent" -> field of CRI's LinuxContainerResources.
 CRI_FIELDS = {
@@ -90,10 +92,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Every container of every case: made by the runtime alone, and with the plugin."""
+    """Every container of every case: made by the runtime alone, and with the plugin.
+
+    The odd ones (support/odd.py) may not have started.
+    """
 
     control: dict[Key, Seen]
     plugin: dict[Key, Seen]
+    odd_control: dict[str, Outcome]
+    odd_plugin: dict[str, Outcome]
     log: str
 
 
@@ -111,10 +118,19 @@ def observe(machine: Machine, kubelet: Kubelet) -> Observed:
             )
             for name, handler in (CASES if machine.node.cgroup == 2 else CASES_V1)
         }
+        odd = ODD_ON.get(machine.node.name, ())
+        pod_of_odd = pods["burstable", "runc"]
         control = _run_all(kubelet, pods, explained)
+        odd_control = try_all(kubelet, pod_of_odd, odd)
         kubelet.remove_containers(*pods.values())
         with running(machine) as plugin:
-            return Observed(control, _run_all(kubelet, pods, explained), plugin.log())
+            return Observed(
+                control=control,
+                plugin=_run_all(kubelet, pods, explained),
+                odd_control=odd_control,
+                odd_plugin=try_all(kubelet, pod_of_odd, odd),
+                log=plugin.log(),
+            )
 
 
 def _run_all(
