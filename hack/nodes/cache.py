@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+KEY_LENGTH = 16
 
 
 def directory() -> Path:
@@ -41,7 +43,7 @@ def digest(*parts: object) -> str:
         for chunk in _contents(part) if isinstance(part, Path) else [repr(part)]:
             total.update(chunk.encode() if isinstance(chunk, str) else chunk)
             total.update(b"\0")
-    return total.hexdigest()[:16]
+    return total.hexdigest()[:KEY_LENGTH]
 
 
 def _contents(path: Path) -> Iterable[str | bytes]:
@@ -65,8 +67,7 @@ def built(kind: str, key: str, what: str, build: Callable[[Path], None]) -> Path
     with _locked(home / f"{kind}.lock"):
         if result.exists():
             return result
-        # An unfinished build, too, which matches this pattern.
-        for old in home.glob(f"{kind}-*"):
+        for old in _results(home, kind):
             shutil.rmtree(old)
         say(what)
         scratch = home / f"{kind}-unfinished"
@@ -76,6 +77,15 @@ def built(kind: str, key: str, what: str, build: Callable[[Path], None]) -> Path
         scratch.rename(result)
         say(f"{kind} is ready after {time.monotonic() - began:.0f} s")
     return result
+
+
+def _results(home: Path, kind: str) -> list[Path]:
+    """Return the results of a kind, and its unfinished build, if there is one.
+
+    The name of a kind may begin with that of another, as `kubernetes` does.
+    """
+    name = re.compile(rf"{re.escape(kind)}-([0-9a-f]{{{KEY_LENGTH}}}|unfinished)")
+    return [path for path in home.iterdir() if name.fullmatch(path.name)]
 
 
 @contextlib.contextmanager

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 # The packages of every root. CRI-O needs skopeo and conmon; podman is for the tests of
-# the hook; systemd is the init only of nodes whose driver is systemd.
+# the hook; systemd is the init only of nodes whose driver is systemd; the CNI plugins
+# are for the nodes with a kubelet.
 PACKAGES = (
     "busybox-static",
     "ca-certificates",
     "conmon",
     "containerd",
+    "containernetworking-plugins",
     "crun",
     "dbus",
     "iproute2",
@@ -24,14 +26,17 @@ PACKAGES = (
     "systemd-sysv",
 )
 
+OF_KUBERNETES = ("kubelet", "kubectl")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One kind of node.
 
     `root` and `kernel` are Debian suites; `runtime` is containerd or crio, `config`
-    the runtime's configuration in guest/etc, `nri` whether the runtime offers NRI,
-    `other_plugins` whether the node has NRI plugins of other projects.
+    the runtime's configuration in guest/etc, `nri` whether the runtime offers NRI.
+    `programs` are those that Debian lacks (programs.py); where Debian has a program of
+    the same name, it is not used. `kubelet` says whether the node joins a cluster.
     """
 
     name: str
@@ -43,7 +48,8 @@ class Node:
     cgroup: int = 2
     driver: str = "cgroupfs"
     nri: bool = True
-    other_plugins: bool = False
+    programs: tuple[str, ...] = ("crictl",)
+    kubelet: bool = False
 
 
 NODES = {
@@ -56,7 +62,16 @@ NODES = {
             kernel="forky",
             runtime="containerd",
             config="containerd-2.toml",
-            other_plugins=True,
+            programs=("crictl", "memory-qos"),
+        ),
+        Node(
+            name="containerd-2.4",
+            about="containerd 2.4 with NRI 0.12 and the newest runc",
+            root="forky",
+            kernel="forky",
+            runtime="containerd",
+            config="containerd-2.toml",
+            programs=("crictl", "containerd", "runc", "memory-qos"),
         ),
         Node(
             name="containerd-1.7",
@@ -73,6 +88,7 @@ NODES = {
             kernel="trixie",
             runtime="crio",
             config="crio.conf",
+            programs=("crictl", "crio", "runc"),
         ),
         Node(
             name="v1",
@@ -100,6 +116,38 @@ NODES = {
             runtime="containerd",
             config="containerd-1.6.toml",
             nri=False,
+            programs=("crictl", "critest"),
+        ),
+        Node(
+            name="kubernetes",
+            about="a real kubelet with containerd 2.4 and the newest runc",
+            root="forky",
+            kernel="forky",
+            runtime="containerd",
+            config="containerd-2.toml",
+            programs=("crictl", "containerd", "runc", "memory-qos", *OF_KUBERNETES),
+            kubelet=True,
+        ),
+        Node(
+            name="kubernetes-systemd",
+            about="a real kubelet with containerd 2.4 and the systemd cgroup driver",
+            root="forky",
+            kernel="forky",
+            runtime="containerd",
+            config="containerd-2-systemd.toml",
+            driver="systemd",
+            programs=("crictl", "containerd", "runc", *OF_KUBERNETES),
+            kubelet=True,
+        ),
+        Node(
+            name="kubernetes-crio",
+            about="a real kubelet with CRI-O and the newest runc",
+            root="forky",
+            kernel="trixie",
+            runtime="crio",
+            config="crio.conf",
+            programs=("crictl", "crio", "runc", *OF_KUBERNETES),
+            kubelet=True,
         ),
     )
 }

@@ -21,20 +21,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nodes import kernels, roots
 from nodes.accelerator import QEMU, accelerator
 from nodes.cache import directory, say
+from nodes.control_plane import DIE_WITH_PARENT, free_ports
 from nodes.disk import make_disk
 from nodes.payload import payload
+from nodes.programs import program
 from nodes.shell import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nodes.catalog import Node
+    from nodes.control_plane import Endpoint
 
 BOOT_S = 300
 # The agent gives a command that it stops 90 seconds to end.
 ANSWER_S = 120
-# The kernel kills the guest when the process that started it ends, however it ends.
-DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 # Without no_timer_check a kernel may hang at boot: the emulated timer is late at times.
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
@@ -58,7 +59,12 @@ class Disks(NamedTuple):
 
 
 def build(node: Node) -> Disks:
-    """Build those parts of a node that are not in the cache."""
+    """Build those parts of a node that are not in the cache.
+
+    A node with kubelet needs a control plane, which is built with it.
+    """
+    if node.kubelet:
+        program("control-plane")
     root, kernel = roots.root(node.root), kernels.kernel(node.kernel)
     images = (root / "root.img", kernel / "modules.img", payload(node) / "payload.img")
     return Disks(kernel / "vmlinuz", kernel / "initrd", images)
@@ -76,6 +82,37 @@ def qemu_command(disks: Disks, *options: str, append: str = "") -> list[str]:
             f"file={image},format=raw,if=virtio,snapshot=on,cache=unsafe",
         ]
     return [*argv, *options]
+
+
+class Joining(NamedTuple):
+    """What it takes a node to join a cluster: qemu's options and words for its kernel.
+
+    The guest reaches this machine's loopback as 10.0.2.2. kubelet's port in the guest
+    is forwarded from the same port of loopback, where the API server calls it.
+    """
+
+    options: tuple[str, ...] = ()
+    append: str = ""
+
+
+def joining(node: Node, endpoint: Endpoint | None) -> Joining:
+    """Return how a node joins a cluster; a node without kubelet has no network.
+
+    Raises:
+        NodeError: the node has a kubelet and there is no cluster.
+    """
+    if not node.kubelet:
+        return Joining()
+    if endpoint is None:
+        raise NodeError(f"{node.name}: its kubelet needs a control plane")
+    (port,) = free_ports(1)
+    return Joining(
+        (
+            *("-device", "virtio-net-pci,netdev=net"),
+            *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:{port}"),
+        ),
+        f"node.api={endpoint.port} node.token={endpoint.token} node.kubelet={port}",
+    )
 
 
 class Machine:
@@ -230,12 +267,18 @@ class Machine:
 
 @contextlib.contextmanager
 def booted(
-    node: Node, share: Path | None = None, limit_s: float = 3600
+    node: Node,
+    share: Path | None = None,
+    limit_s: float = 3600,
+    *,
+    endpoint: Endpoint | None = None,
 ) -> Iterator[Machine]:
     """Boot a node for a while; it is gone afterwards, at the latest after `limit_s`.
 
-    `share` is a directory whose contents the guest finds in /with.
+    `share` is a directory whose contents the guest finds in /with, `endpoint` the API
+    server of the cluster that a node with kubelet joins.
     """
+    joined = joining(node, endpoint)
     disks = build(node)
     log = directory() / f"{node.name}.log"
     scratch = Path(tempfile.mkdtemp(prefix="nriplugin-node-"))
@@ -249,6 +292,8 @@ def booted(
         *("-serial", f"file:{log}", "-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=port,path={port},server=on,wait=off"),
         *("-device", "virtserialport,chardev=port,name=nriplugin.node"),
+        *joined.options,
+        append=joined.append,
     )
     argv = [*DIE_WITH_PARENT, "timeout", "--signal=KILL", str(int(limit_s)), *qemu]
     environ = {**os.environ, "TMPDIR": str(scratch)}

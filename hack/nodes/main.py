@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nodes.cache import directory, say
 from nodes.catalog import NODES, Node
-from nodes.machine import booted, build, qemu_command
+from nodes.control_plane import shared
+from nodes.machine import booted, build, joining, qemu_command
 from nodes.shell import NodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nodes.control_plane import Endpoint
 
 
 def main(argv: list[str]) -> int:
@@ -71,7 +80,7 @@ def _node(name: str) -> Node:
 def _list(_: argparse.Namespace) -> int:
     for node in NODES.values():
         there = "built" if [*directory().glob(f"payload-{node.name}-*/")] else ""
-        print(f"{node.name:15} {there:6} {node.about}")
+        print(f"{node.name:18} {there:6} {node.about}")
     return 0
 
 
@@ -88,15 +97,34 @@ def _run(args: argparse.Namespace) -> int:
     def show(stream: str, text: str) -> None:
         print(text, end="", file=getattr(sys, stream), flush=True)
 
-    with booted(args.node, args.share, args.limit) as machine:
+    with (
+        cluster_of(args.node) as endpoint,
+        booted(args.node, args.share, args.limit, endpoint=endpoint) as machine,
+    ):
         return machine.run(*args.argv, timeout_s=args.limit, show=show).code
 
 
 def _shell(args: argparse.Namespace) -> int:
     disks = build(args.node)
-    say("booting; leave with 'exit', or with Ctrl-A X if it hangs")
-    argv = qemu_command(disks, "-serial", "mon:stdio", append="node.shell")
-    return subprocess.run(argv, check=False).returncode
+    with cluster_of(args.node) as endpoint:
+        joined = joining(args.node, endpoint)
+        append = f"node.shell {joined.append}"
+        say("booting; leave with 'exit', or with Ctrl-A X if it hangs")
+        argv = qemu_command(
+            disks, "-serial", "mon:stdio", *joined.options, append=append
+        )
+        return subprocess.run(argv, check=False).returncode
+
+
+@contextlib.contextmanager
+def cluster_of(node: Node) -> Iterator[Endpoint | None]:
+    """Run a control plane for a node that has a kubelet."""
+    if not node.kubelet:
+        yield None
+        return
+    home = Path(tempfile.mkdtemp(prefix="nriplugin-cluster-"))
+    with shared(home) as cluster:
+        yield cluster.endpoint
 
 
 def _clean(_: argparse.Namespace) -> int:

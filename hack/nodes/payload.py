@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodes import programs
 from nodes.box import write_box
 from nodes.cache import REPOSITORY, built, digest
 from nodes.disk import make_disk
+from nodes.programs import program
 from nodes.roots import root as build_root
 from nodes.shell import run
 
@@ -31,13 +31,7 @@ NEXT_VERSION = "999.0"
 def payload(node: Node) -> Path:
     """Return a directory with `payload.img`."""
     root = build_root(node.root)
-    tools = [programs.crictl()]
-    if node.runtime == "crio":
-        tools.append(programs.crio())
-    if not node.nri:
-        tools.append(programs.critest())
-    if node.other_plugins:
-        tools.append(programs.memory_qos())
+    tools = [program(name) for name in node.programs]
     wheels = _wheels(root)
 
     def build(directory: Path) -> None:
@@ -45,8 +39,8 @@ def payload(node: Node) -> Path:
         tree = directory / "node"
         shutil.copytree(GUEST, tree, ignore=shutil.ignore_patterns("__pycache__"))
         for tool in tools:
-            for program in tool.iterdir():
-                shutil.copy(program, tree / "bin" / program.name)
+            for file in tool.iterdir():
+                shutil.copy(file, tree / "bin" / file.name)
         write_box(root / "tree/bin/busybox", tree / "box.tar")
         (tree / "settings").write_text(_settings(node))
         shutil.copytree(wheels / "wheels", tree / "wheels")
@@ -73,7 +67,7 @@ def payload(node: Node) -> Path:
 def _settings(node: Node) -> str:
     return (
         f"NAME={node.name}\nRUNTIME={node.runtime}\nCONFIG={node.config}\n"
-        f"CGROUP={node.cgroup}\nDRIVER={node.driver}\n"
+        f"CGROUP={node.cgroup}\nDRIVER={node.driver}\nKUBELET={int(node.kubelet)}\n"
     )
 
 

@@ -1,99 +1,202 @@
-"""Programs that Debian lacks, in released versions, built with Go.
+"""Programs that Debian lacks, or has only in older versions, built with Go.
 
-Each has a module of its own in programs/, whose go.sum pins what the proxy may send.
+Each module in programs/ pins what the module proxy may send by its go.sum.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nodes.cache import built, digest
+from nodes.cache import built, digest, say
 from nodes.shell import run
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 MODULES = Path(__file__).parent / "programs"
+KUBERNETES = "k8s.io/kubernetes"
+KUBERNETES_VERSION = "v1.37.1"
+CONTAINERD = "github.com/containerd/containerd/v2/cmd"
 CRIO = "github.com/cri-o/cri-o"
+# Next to other work, kubelet's packages have taken twenty minutes on two cores.
+LIMIT_S = 3600
 
 
-def crictl() -> Path:
-    """Return the directory with `crictl`."""
-    return built(
-        "crictl",
-        _key("crictl"),
-        "crictl: building (about a minute)",
-        lambda directory: _go_build(
-            "crictl", "sigs.k8s.io/cri-tools/cmd/crictl", directory
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One or more programs that are built and kept together.
+
+    `module` is the directory in programs/, `packages` has the package of each program,
+    `about` says how long a build takes. With `test` a program is made of a package's
+    tests. With `cgo` it is linked statically, because it must run on every root.
+    `version` is the variable that the program prints as its version, and its value.
+    """
+
+    name: str
+    module: str
+    about: str
+    packages: Mapping[str, str]
+    tags: str = ""
+    version: str = ""
+    cgo: bool = False
+    test: bool = False
+    more: Callable[[Path], None] | None = field(default=None, compare=False)
+
+
+def _pinns(directory: Path) -> None:
+    """Build CRI-O's helper that pins namespaces, which is written in C."""
+    source = run(
+        *("go", "list", "-m", "-f", "{{.Dir}}", CRIO),
+        cwd=MODULES / "crio",
+        env=_environ(),
+    )
+    files = sorted(Path(source.strip(), "pinns/src").glob("*.c"))
+    run("gcc", "-std=c99", "-Os", "-static", "-o", directory / "pinns", *files)
+
+
+_OF_KUBERNETES = f"k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        Program(
+            name="crictl",
+            module="crictl",
+            about="about a minute",
+            packages={"crictl": "sigs.k8s.io/cri-tools/cmd/crictl"},
+        ),
+        # The CRI's own conformance tests.
+        Program(
+            name="critest",
+            module="critest",
+            about="about a minute",
+            packages={"critest": "sigs.k8s.io/cri-tools/cmd/critest"},
+            test=True,
+        ),
+        Program(
+            name="crio",
+            module="crio",
+            about="about three minutes",
+            packages={"crio": f"{CRIO}/cmd/crio"},
+            # These tags leave out signatures and btrfs, which need C libraries.
+            tags="containers_image_openpgp exclude_graphdriver_btrfs",
+            more=_pinns,
+        ),
+        # An NRI plugin of the nri-plugins project. Its go.mod requires one module that
+        # no module proxy has and that memory-qos does not use; programs/memory-qos
+        # replaces it by an empty one.
+        Program(
+            name="memory-qos",
+            module="memory-qos",
+            about="about a minute",
+            packages={
+                "memory-qos": "github.com/containers/nri-plugins/cmd/plugins/memory-qos"
+            },
+        ),
+        Program(
+            name="containerd",
+            module="containerd",
+            about="about three minutes",
+            packages={
+                each: f"{CONTAINERD}/{each}"
+                for each in ("containerd", "containerd-shim-runc-v2", "ctr")
+            },
+        ),
+        Program(
+            name="runc",
+            module="runc",
+            about="about half a minute",
+            packages={"runc": "github.com/opencontainers/runc"},
+            tags="netgo osusergo",
+            cgo=True,
+        ),
+        Program(
+            name="kubelet",
+            module="kubernetes",
+            about="about eight minutes",
+            packages={"kubelet": f"{KUBERNETES}/cmd/kubelet"},
+            version=_OF_KUBERNETES,
+        ),
+        Program(
+            name="kubectl",
+            module="kubernetes",
+            about="about a minute after kubelet",
+            packages={"kubectl": f"{KUBERNETES}/cmd/kubectl"},
+            version=_OF_KUBERNETES,
+        ),
+        Program(
+            name="control-plane",
+            module="kubernetes",
+            about="about four minutes after kubelet",
+            packages={
+                "etcd": "go.etcd.io/etcd/server/v3",
+                **{
+                    each: f"{KUBERNETES}/cmd/{each}"
+                    for each in (
+                        *("kube-apiserver", "kube-controller-manager"),
+                        "kube-scheduler",
+                    )
+                },
+            },
+            version=_OF_KUBERNETES,
+        ),
+        # kubelet's own tests on a node, for hack/conformance.
+        Program(
+            name="e2e-node",
+            module="kubernetes",
+            about="about four minutes after the control plane",
+            packages={"e2e_node.test": f"{KUBERNETES}/test/e2e_node"},
+            version=_OF_KUBERNETES,
+            test=True,
         ),
     )
+}
 
 
-def critest() -> Path:
-    """Return the directory with `critest`, the CRI's own conformance tests."""
-    return built(
-        "critest",
-        _key("critest"),
-        "critest: building (about a minute)",
-        lambda directory: _go_build(
-            "critest", "sigs.k8s.io/cri-tools/cmd/critest", directory, test=True
-        ),
-    )
-
-
-def crio() -> Path:
-    """Return the directory with `crio` and `pinns`, its helper that pins namespaces."""
+def program(name: str) -> Path:
+    """Return the directory with a program, which is built if it is not there."""
+    wanted = PROGRAMS[name]
 
     def build(directory: Path) -> None:
-        # These tags leave out signatures and btrfs, which need C libraries.
-        tags = "containers_image_openpgp exclude_graphdriver_btrfs"
-        _go_build("crio", f"{CRIO}/cmd/crio", directory, tags)
-        source = run(
-            *("go", "list", "-m", "-f", "{{.Dir}}", CRIO),
-            cwd=MODULES / "crio",
-            env=_environ(),
-        )
-        files = sorted(Path(source.strip(), "pinns/src").glob("*.c"))
-        run("gcc", "-std=c99", "-Os", "-static", "-o", directory / "pinns", *files)
+        for number, (each, package) in enumerate(wanted.packages.items(), 1):
+            if len(wanted.packages) > 1:
+                say(f"{name}: {each}, {number} of {len(wanted.packages)}")
+            _go_build(wanted, package, directory / each)
+        if wanted.more is not None:
+            wanted.more(directory)
 
-    return built("crio", _key("crio"), "CRI-O: building (about three minutes)", build)
-
-
-def memory_qos() -> Path:
-    """Return the directory with `memory-qos`, an NRI plugin of the nri-plugins project.
-
-    Its go.mod requires one module that no module proxy has and that memory-qos does not
-    use; programs/memory-qos replaces it by an empty one.
-    """
-    return built(
-        "memory-qos",
-        _key("memory-qos"),
-        "memory-qos: building (about a minute)",
-        lambda directory: _go_build(
-            "memory-qos",
-            "github.com/containers/nri-plugins/cmd/plugins/memory-qos",
-            directory,
-        ),
+    key = digest(
+        MODULES / wanted.module, run("go", "env", "GOVERSION"), _text_of(wanted)
     )
+    return built(name, key, f"{name}: building ({wanted.about})", build)
 
 
-def _key(name: str) -> str:
-    return digest(MODULES / name, run("go", "env", "GOVERSION"), Path(__file__))
+def _text_of(wanted: Program) -> str:
+    """Return everything about a program on which the result of its build depends."""
+    return repr((wanted.packages, wanted.tags, wanted.version, wanted.cgo, wanted.test))
 
 
-def _environ() -> dict[str, str]:
+def _environ(*, cgo: bool = False) -> dict[str, str]:
     # The user's own Go settings must not change the result.
-    fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+    fixed = {"CGO_ENABLED": str(int(cgo)), "GOTOOLCHAIN": "local", "GOWORK": "off"}
     return {**os.environ, **fixed, "GOFLAGS": "-mod=readonly"}
 
 
-def _go_build(
-    name: str, package: str, directory: Path, tags: str = "", *, test: bool = False
-) -> None:
+def _go_build(wanted: Program, package: str, result: Path) -> None:
     """Build a program, or one that is made of a package's tests."""
-    how = ("test", "-c") if test else ("build",)
+    linking = "-s -w"
+    if wanted.version:
+        linking += f" -X {wanted.version}"
+    if wanted.cgo:
+        linking += " -extldflags -static"
+    how = ("test", "-vet=off", "-c") if wanted.test else ("build",)
     run(
-        *("go", *how, "-trimpath", "-buildvcs=false", "-ldflags=-s -w"),
-        *(f"-tags={tags}", "-o", directory / name, package),
-        cwd=MODULES / name,
-        env=_environ(),
-        limit_s=1800,
+        *("go", *how, "-trimpath", "-buildvcs=false", f"-ldflags={linking}"),
+        *(f"-tags={wanted.tags}", "-o", result, package),
+        cwd=MODULES / wanted.module,
+        env=_environ(cgo=wanted.cgo),
+        limit_s=LIMIT_S,
     )

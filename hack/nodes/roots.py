@@ -26,6 +26,9 @@ def root(suite: str) -> Path:
             (tree / mount_point).mkdir(exist_ok=True)
         (tree / "opt/nriplugin").symlink_to("/node/nriplugin")
         (tree / "usr/local/bin/nriplugin").symlink_to("/opt/nriplugin/bin/nriplugin")
+        # Where runtimes look for CNI plugins unless they are told otherwise.
+        (tree / "opt/cni").mkdir()
+        (tree / "opt/cni/bin").symlink_to("/usr/lib/cni")
         (tree / "etc/hostname").write_text(f"{suite}\n")
         make_disk(tree, directory / "root.img", spare_mb=1024)
 

@@ -40,7 +40,8 @@ LITERAL = {
     Key("guaranteed", "runc", "half"): ("59", "50000 100000", "134217728"),
     Key("burstable", "runc", "both"): ("35", "150000 100000", "100663296"),
     Key("burstable", "runc", "requests"): ("100", "max 100000", "max"),
-    Key("burstable", "runc", "tiny"): ("1", "1000 100000", "67108864"),
+    Key("mixed", "crun", "half"): ("59", "50000 100000", "134217728"),
+    Key("mixed", "crun", "tiny"): ("1", "1000 100000", "67108864"),
     Key("besteffort", "runc", "one"): ("1", "max 100000", "max"),
 }
 

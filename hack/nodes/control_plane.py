@@ -1,0 +1,321 @@
+"""Kubernetes' control plane on this machine, on loopback, for the nodes of a run.
+
+`shared` starts it, or joins the one that another process has started in the same
+directory. All users hold a shared lock; a process of its own (`python -m
+nodes.control_plane DIRECTORY`) runs the four programs, stops them when nobody holds the
+lock any more, and removes the directory. So it ends with its last user, however that
+user ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TextIO
+
+from nodes.cache import REPOSITORY, say
+from nodes.catalog import NODES
+from nodes.programs import program
+from nodes.shell import NodeError, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+# The kernel kills a program when the process that started it ends, however it ends.
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
+READY_S = 120
+STOP_S = 20
+SERVICES = "10.96.0.0/16"
+POLL_S = 0.2
+
+
+class Endpoint(NamedTuple):
+    """Where the API server listens, on loopback, and the token of its one user."""
+
+    port: int
+    token: str
+
+
+class ControlPlane(NamedTuple):
+    """A control plane that serves."""
+
+    directory: Path
+    endpoint: Endpoint
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Return the file with which kubectl reaches it."""
+        return self.directory / "kubeconfig"
+
+    def kubectl(self, *args: str, stdin: str = "", timeout_s: float = 120) -> str:
+        """Run kubectl, which must succeed; return what it printed."""
+        argv = [str(program("kubectl") / "kubectl"), *args]
+        done = subprocess.run(
+            argv,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+        )
+        if done.returncode != 0:
+            raise NodeError(
+                f"kubectl {' '.join(args)}: exit code {done.returncode}\n"
+                f"{done.stdout}{done.stderr}"
+            )
+        return done.stdout
+
+
+@contextlib.contextmanager
+def shared(directory: Path) -> Iterator[ControlPlane]:
+    """Use the control plane of a directory, which is started if it is not there."""
+    users = _join(directory)
+    try:
+        with _locked(directory / "starting"):
+            if not (directory / "ready").exists():
+                _start(directory)
+        endpoint = Endpoint(*json.loads((directory / "ready").read_text()))
+        yield ControlPlane(directory, endpoint)
+    finally:
+        users.close()
+
+
+def _join(directory: Path) -> TextIO:
+    """Take the users' lock; it is given back when the result is closed."""
+    path = directory / "users"
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+        fcntl.flock(file, fcntl.LOCK_SH)
+        # The last user may have gone, and the file with it, since it was opened.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _start(directory: Path) -> None:
+    """Start the process that runs the programs; wait until the API server serves."""
+    say("control plane: starting etcd, the API server, controllers and the scheduler")
+    with (directory / "control-plane.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "nodes.control_plane", str(directory)],
+            cwd=REPOSITORY / "hack",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # Ctrl-C is for the user, who then gives back the lock.
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + READY_S + STOP_S
+    while not (directory / "ready").exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            text = (directory / "control-plane.log").read_text()
+            raise NodeError("the control plane does not serve:\n" + text[-2000:])
+        time.sleep(POLL_S)
+
+
+class Programs:
+    """The running programs of a control plane, each with a log of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._home = program("control-plane")
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, *options: str, prefix: Sequence[str] = ()) -> None:
+        """Start a program."""
+        with (self._directory / f"{name}.log").open("w") as log:
+            self._running[name] = subprocess.Popen(
+                [*DIE_WITH_PARENT, *prefix, str(self._home / name), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._directory,
+            )
+
+    def check(self) -> None:
+        """Raise an error that names the program which has ended, if one has."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                log = (self._directory / f"{name}.log").read_text(errors="replace")
+                raise NodeError(f"{name} has ended:\n{log[-2000:]}")
+
+    def stop(self) -> None:
+        """Stop all programs, the last one first."""
+        for process in reversed(self._running.values()):
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+            process.kill()
+            process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _launch(programs: Programs, directory: Path) -> Endpoint:
+    """Start the programs; return when the API server says that it is ready."""
+    etcd, peers, api = free_ports(3)
+    endpoint = Endpoint(api, secrets.token_hex(16))
+    _write_private(directory / "tokens", f"{endpoint.token},admin,1,system:masters\n")
+    _write_private(directory / "kubeconfig", _kubeconfig(endpoint))
+    run("openssl", "genrsa", "-out", directory / "service-account.key", "2048")
+    address = f"http://127.0.0.1:{etcd}"
+    programs.start(
+        "etcd",
+        *("--data-dir", "etcd", "--unsafe-no-fsync", "--log-level", "warn"),
+        *("--listen-client-urls", address, "--advertise-client-urls", address),
+        *("--listen-peer-urls", f"http://127.0.0.1:{peers}"),
+    )
+    programs.start(
+        "kube-apiserver",
+        *("--etcd-servers", address, "--secure-port", str(api)),
+        *("--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1"),
+        *("--endpoint-reconciler-type", "none", "--cert-dir", "certificates"),
+        *("--token-auth-file", "tokens", "--authorization-mode", "AlwaysAllow"),
+        *("--service-account-issuer", "https://nriplugin.example"),
+        *("--service-account-signing-key-file", "service-account.key"),
+        *("--service-account-key-file", "service-account.key"),
+        *("--disable-admission-plugins", "ServiceAccount"),
+        *("--service-cluster-ip-range", SERVICES, "--allow-privileged=true"),
+        *("--kubelet-preferred-address-types", "Hostname"),
+        prefix=_with_hosts(directory),
+    )
+    for name, *options in (
+        ("kube-controller-manager", "--controllers=*,-nodeipam"),
+        ("kube-scheduler",),
+    ):
+        programs.start(
+            *(name, "--kubeconfig", "kubeconfig", "--leader-elect=false"),
+            *("--secure-port", "0", *options),
+        )
+    _await(lambda: _serves(endpoint), programs)
+    return endpoint
+
+
+def _with_hosts(directory: Path) -> Sequence[str]:
+    """Return a prefix with which a program finds all nodes on this machine.
+
+    kubelet's port in a guest is forwarded from the same port of loopback, so every
+    node's name means 127.0.0.1; only for this program, in a mount namespace of its own.
+    """
+    names = "".join(f"127.0.0.1 {name}\n" for name in ("localhost", *NODES))
+    (directory / "hosts").write_text(names)
+    script = 'mount --bind hosts /etc/hosts && exec "$@"'
+    return ("unshare", "--mount", "sh", "-c", script, "sh")
+
+
+def _kubeconfig(endpoint: Endpoint) -> str:
+    cluster = {
+        "server": f"https://127.0.0.1:{endpoint.port}",
+        "insecure-skip-tls-verify": True,
+    }
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "nodes",
+            "contexts": [
+                {"name": "nodes", "context": {"cluster": "nodes", "user": "admin"}}
+            ],
+            "clusters": [{"name": "nodes", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": endpoint.token}}],
+        }
+    )
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
+def _serves(endpoint: Endpoint) -> bool:
+    request = urllib.request.Request(
+        f"https://127.0.0.1:{endpoint.port}/readyz",
+        headers={"Authorization": f"Bearer {endpoint.token}"},
+    )
+    # The API server has made its own certificate, which nobody else vouches for.
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(  # noqa: S310 # an https address of ours
+            request, timeout=5, context=trusting
+        ) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _await(true: Callable[[], bool], programs: Programs) -> None:
+    deadline = time.monotonic() + READY_S
+    while not true():
+        programs.check()
+        if time.monotonic() > deadline:
+            raise NodeError(f"the API server is not ready after {READY_S} s")
+        time.sleep(POLL_S)
+
+
+def main(directory: Path) -> int:
+    """Run the programs until nobody uses them."""
+    programs = Programs(directory)
+    # Its users' locks say when to stop; a signal means at once.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        endpoint = _launch(programs, directory)
+        ready = directory / "ready.new"
+        _write_private(ready, json.dumps(endpoint))
+        ready.rename(directory / "ready")
+        with (directory / "users").open("a") as users:
+            while not _nobody_uses(users):
+                programs.check()
+                time.sleep(POLL_S)
+            # Under the lock: who comes now starts anew, in a directory of that name.
+            programs.stop()
+            shutil.rmtree(directory)
+    except NodeError as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    finally:
+        # After a failure the logs stay.
+        (directory / "ready").unlink(missing_ok=True)
+        programs.stop()
+    return 0
+
+
+def _nobody_uses(users: TextIO) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
