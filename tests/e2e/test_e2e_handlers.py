@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)
 
-NODES = ("containerd-2", "containerd-1.7", "crio", "systemd", "containerd-1.6")
+NODES = (
+    *("containerd-2", "containerd-2.4", "containerd-1.7", "containerd-1.6"),
+    *("crio", "systemd"),
+)
 each_node = on_nodes(*NODES)
 # The OCI runtimes of each node.
 PAIRS = [(node, handler) for node in NODES for handler in ("runc", "crun")]

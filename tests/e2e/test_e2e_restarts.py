@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from support.kubelet import Container, Kubelet, Pod
 
 pytestmark = pytest.mark.timeout(600)
-each_node = on_nodes("containerd-2", "containerd-1.7", "crio")
+# The oldest and the newest NRI of containerd, and CRI-O's.
+each_node = on_nodes("containerd-2.4", "containerd-1.7", "crio")
 
 RESOURCES = {"cpu_shares": 2048, "cpu_quota": 30_000, "cpu_period": 100_000}
 

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
+# The node systemd has the containerd of the node containerd-2.
 pytestmark = [
-    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
+    on_nodes("containerd-2.4", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
     pytest.mark.timeout(600),
 ]
 

@@ -46,6 +46,7 @@ SHARES = ("shares-below-the-least", "shares-above-the-most")
 # hidden unified keys are looked at there.
 ODD_ON = {
     "containerd-2": tuple(ODD),
+    "containerd-2.4": tuple(ODD),
     "crio": tuple(ODD),
     "containerd-1.6": tuple(ODD),
     "containerd-1.7": STARTS,
