@@ -54,13 +54,13 @@ STEPS = [
         "everything",
         {
             "cpu_share": 256,
-            "cpu_quota": 20_000,
+            "cpu_quota": 1_000,  # the least that the kernel takes
             "cpu_period": 50_000,
             "memory": 2**25,
         },
         35,
         10,
-        "20000 50000",
+        "1000 50000",
         2**25,
     ),
     Step(

@@ -45,7 +45,7 @@ LITERAL = {
     Key("burstable", "runc", "both"): ("35", "150000 100000", "100663296"),
     Key("burstable", "runc", "requests"): ("100", "max 100000", "max"),
     Key("mixed", "crun", "half"): ("59", "50000 100000", "134217728"),
-    Key("mixed", "crun", "tiny"): ("1", "1000 100000", "67108864"),
+    Key("mixed", "crun", "small"): ("1", "10000 100000", "67108864"),
     Key("besteffort", "runc", "one"): ("1", "max 100000", "max"),
 }
 

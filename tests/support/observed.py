@@ -53,13 +53,13 @@ PODS = {
     "mixed": _pod(
         "mixed",
         half=({"cpu": "500m"}, {"cpu": "500m", "memory": "128Mi"}),
-        tiny=({"cpu": "1m"}, {"cpu": "10m", "memory": "64Mi"}),
+        small=({"cpu": "1m"}, {"cpu": "100m", "memory": "64Mi"}),
     ),
     "besteffort": _pod("besteffort", one=({}, {})),
 }
 
-# Which pods run under which OCI runtime. The kubelet's least quota, 1 ms in 100, holds
-# for what the OCI runtime does in the container's cgroup, too: runc needs a minute then.
+# Which pods run under which OCI runtime. A quota holds for what the OCI runtime does in
+# the container's cgroup, too: with the least one, runc needs a minute to start it.
 CASES = [
     ("guaranteed", "runc"),
     ("burstable", "runc"),
