@@ -47,7 +47,7 @@ MESSAGES = {
         "linux 15 LinuxContainerConfig"
     ),
     "ContainerMetadata": "name 1 string",
-    "ImageSpec": "image 1 string",
+    "ImageSpec": "image 1 string, user_specified_image 18 string",
     "LinuxContainerConfig": (
         "resources 1 LinuxContainerResources, "
         "security_context 2 LinuxContainerSecurityContext"

@@ -285,7 +285,8 @@ def _container(name: str, resources: Mapping[str, object]) -> dict[str, Any]:
     """Return the configuration of a container, as CRI has it."""
     return {
         "metadata": {"name": name},
-        "image": {"image": IMAGE},
+        # CRI-O verifies signatures by the name in the pod's manifest.
+        "image": {"image": IMAGE, "user_specified_image": IMAGE},
         # As process 1, sleep alone would ignore SIGTERM.
         "command": ["/bin/sh", "-c", "trap exit TERM; sleep 1000000 & wait"],
         "linux": {"resources": dict(resources), "security_context": NAMESPACES},
