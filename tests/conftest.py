@@ -35,6 +35,9 @@ BY_LENGTH = (
     *("containerd-2.4", "v1"),
 )
 
+# They restart the runtime, which takes longer the more pods there are.
+EARLY = ("test_e2e_restarts.py", "test_e2e_hook.py")
+
 # How long an example takes says how busy the machine is, and nothing about the code.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -70,16 +73,19 @@ def built_nodes() -> Collection[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of a node together, and among them those of a file.
 
+    Files that restart the runtime come first.
+
     pytest groups by parameters, and tests of a file that are parametrized in different
     ways come apart: then the containers that they share would be made twice.
     """
     files = {item.path: place for place, item in reversed([*enumerate(items)])}
 
-    def place(item: pytest.Item) -> tuple[int, int]:
+    def place(item: pytest.Item) -> tuple[int, bool, int]:
         scope = scope_of(item.nodeid)
         if scope not in BY_LENGTH:
-            return -1, 0  # all others stay as they are, before the nodes
-        return BY_LENGTH.index(scope), files[item.path]
+            return -1, False, 0  # all others stay as they are, before the nodes
+        late = item.path.name not in EARLY
+        return BY_LENGTH.index(scope), late, files[item.path]
 
     items.sort(key=place)
 

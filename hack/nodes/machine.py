@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from nodes.control_plane import Endpoint
 
 BOOT_S = 300
+# The agent gives a command that it stops 90 seconds to end.
+ANSWER_S = 120
 # Without no_timer_check a kernel may hang at boot: the emulated timer is late at times.
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
@@ -161,9 +163,24 @@ class Machine:
             )
         return result.stdout
 
-    def spawn(self, *argv: str, log: str, env: Mapping[str, str] | None = None) -> int:
-        """Start a command in the background and return its pid."""
-        return int(self._ask("spawn", argv=argv, log=log, env=env))
+    def spawn(
+        self,
+        *argv: str,
+        log: str,
+        env: Mapping[str, str] | None = None,
+        answers: bool = False,
+    ) -> int:
+        """Start a command in the background and return its pid.
+
+        Its output goes to a file; of a command that answers lines (see `ask`), only
+        its errors do.
+        """
+        return int(self._ask("spawn", argv=argv, log=log, env=env, answers=answers))
+
+    def ask(self, pid: int, line: str, timeout_s: float = 120) -> str:
+        """Write a line to a background command; return the line that it answers."""
+        self._send("ask", pid=pid, line=line, timeout_s=timeout_s)
+        return str(self._answer(timeout_s + 30))
 
     def poll(self, pid: int) -> int | None:
         """Return the exit code of a background command, None while it runs."""
@@ -192,7 +209,7 @@ class Machine:
         return self.log.read_text(errors="replace")
 
     def _connect(self, path: Path) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 self._port.connect(str(path))
@@ -209,7 +226,10 @@ class Machine:
 
     def _ask(self, operation: str, **fields: Any) -> Any:
         self._send(operation, **fields)
-        for answer in self._answers(60):
+        return self._answer(ANSWER_S)
+
+    def _answer(self, limit_s: float) -> Any:
+        for answer in self._answers(limit_s):
             if "done" in answer:
                 return answer["done"]
         raise AssertionError("the answers end with one that is done")

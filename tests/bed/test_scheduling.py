@@ -87,3 +87,9 @@ def test_every_node_is_used() -> None:
     tests = Path(__file__).parent.parent / "e2e"
     text = "".join(file.read_text() for file in tests.glob("test_*.py"))
     assert {name for name in NODES if re.search(f'"{name}"', text)} == set(NODES)
+
+
+def test_files_that_come_first_are_there(rules: ModuleType) -> None:
+    """A file that has another name now would come later without a word."""
+    tests = Path(__file__).parent.parent / "e2e"
+    assert [name for name in rules.EARLY if not (tests / name).is_file()] == []

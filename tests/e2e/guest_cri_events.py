@@ -1,8 +1,8 @@
 """Runs in a node: the events of containers that two servers of CRI send.
 
 guest_cri_events.py FILE ADDRESS...
-Says `listening` once all streams are open, listens until there is such a file, and then
-prints one line of JSON: per address the digests of the events in their order.
+Writes into the file, whenever there are more: per address the digests of the events in
+their order, as JSON.
 """
 
 from __future__ import annotations
@@ -12,47 +12,45 @@ import json
 import os
 import sys
 import threading
-import time
 from typing import Any
 
 import grpc
 
 METHOD = "/runtime.v1.RuntimeService/GetContainerEvents"
-LONGEST_S = 200
 
 
-def listen(call: Any, events: list[str]) -> None:
-    try:
-        for event in call:  # one by one: those before an error count
-            events.append(hashlib.sha256(event).hexdigest())  # noqa: PERF401
-    except grpc.RpcError:
-        return  # as it is cancelled
+class Events:
+    """The events of all servers, in memory and in the file."""
+
+    def __init__(self, file: str, servers: int) -> None:
+        self._file = file
+        self._found: list[list[str]] = [[] for _ in range(servers)]
+        self._lock = threading.Lock()
+
+    def add(self, server: int, event: bytes) -> None:
+        with self._lock:
+            self._found[server].append(hashlib.sha256(event).hexdigest())
+            with open(f"{self._file}.new", "w") as file:
+                json.dump(self._found, file)
+            os.replace(f"{self._file}.new", self._file)
+
+
+def listen(address: str, server: int, events: Events) -> None:
+    """Pass on the events of a server; an error ends the program with its message."""
+    channel = grpc.insecure_channel(
+        address.replace("unix://", "unix:"),
+        options=[("grpc.default_authority", "localhost")],
+    )
+    stream: Any = channel.unary_stream(METHOD)
+    for event in stream(b""):
+        events.add(server, event)
 
 
 def main() -> None:
     file, *addresses = sys.argv[1:]
-    calls: list[Any] = []
-    threads = []
-    found: list[list[str]] = []
-    for address in addresses:
-        channel = grpc.insecure_channel(
-            address.replace("unix://", "unix:"),
-            options=[("grpc.default_authority", "localhost")],
-        )
-        stream: Any = channel.unary_stream(METHOD)
-        calls.append(stream(b"", timeout=LONGEST_S))
-        found.append([])
-        threads.append(threading.Thread(target=listen, args=(calls[-1], found[-1])))
-        threads[-1].start()
-    print("listening", flush=True)
-    deadline = time.monotonic() + LONGEST_S
-    while not os.path.exists(file) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    for call in calls:
-        call.cancel()
-    for thread in threads:
-        thread.join()
-    print(json.dumps(found), flush=True)
+    events = Events(file, len(addresses))
+    for server, address in enumerate(addresses):
+        threading.Thread(target=listen, args=(address, server, events)).start()
 
 
 if __name__ == "__main__":

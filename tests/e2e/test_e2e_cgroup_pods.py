@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.plugins import PATIENCE_S
 
 from nriplugin.cgroup.locate.identify import CgroupIdentity, parse_process_cgroups
 from nriplugin.cgroup.locate.paths import Driver, RuntimeName
 
 if TYPE_CHECKING:
     from nodes.machine import Machine
-    from support.kubelet import Kubelet
+    from support.kubelet import Container, Kubelet
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -43,6 +45,7 @@ def seen(node: Machine, kubelet: Kubelet) -> Seen:
     """Run a pod, and all commands while it runs."""
     with kubelet.sandbox("Burstable") as pod:
         container = kubelet.start(pod, "one", LIMITS)
+        wait_for_both_processes(node, container)
         pid = kubelet.inspect(container)["info"]["pid"]
         path = f"/proc/{pid}/cgroup"
         process = node.read([path])[path] or ""
@@ -60,6 +63,15 @@ def seen(node: Machine, kubelet: Kubelet) -> Seen:
                 "nriplugin", "cgroup", "get", "cpu.cfs_quota_us", container.id
             ),
         )
+
+
+def wait_for_both_processes(node: Machine, container: Container) -> None:
+    """Wait until the container's shell has started its sleep."""
+    path = f"{container.cgroups[0]}/cgroup.procs"
+    deadline = time.monotonic() + PATIENCE_S
+    while len((node.read([path])[path] or "").split()) < 2:
+        assert time.monotonic() < deadline, "the container has one process"
+        time.sleep(0.2)
 
 
 def test_detect_says_what_the_node_is(node: Machine, seen: Seen) -> None:

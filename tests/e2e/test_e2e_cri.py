@@ -46,7 +46,7 @@ class Bed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def bed(node: Machine, kubelet: Kubelet) -> Iterator[Bed]:
-    with kubelet.sandbox("Burstable") as pod:
+    with kubelet.sandbox("Burstable", "crun") as pod:
         alone = kubelet.start(pod, "alone", RESOURCES)
         with running(node) as plugin:
             yield Bed(pod, alone, plugin)

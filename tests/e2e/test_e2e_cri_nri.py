@@ -99,7 +99,7 @@ def outcomes(node: Machine, kubelet: Kubelet) -> dict[str, Any]:
     with ExitStack() as stack:
         pods = {
             qos_class: stack.enter_context(
-                kubelet.sandbox(qos_class, annotations=ANNOTATIONS)
+                kubelet.sandbox(qos_class, "crun", ANNOTATIONS)
             )
             for qos_class in CONTAINERS
         }

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from support.bed import on_nodes
-from support.kubelet import Container, Kubelet
+from support.kubelet import Container
 
 from nriplugin.convert.curves import Curve, weight_of
 from nriplugin.engine import decide, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from nodes.machine import Machine
-    from support.kubelet import Pod
+    from support.kubelet import Kubelet, Pod
 
 pytestmark = [on_nodes("crio"), pytest.mark.timeout(600)]
 
@@ -75,15 +75,6 @@ def hooked(node: Machine) -> Iterator[Machine]:
         assert not node.check("ls", HOOKS_DIR).split()
 
 
-class Labelling(Kubelet):
-    """A kubelet whose pods have a label, and whose containers do not."""
-
-    def _write(self, config: Mapping[str, Any]) -> str:
-        if "uid" in config["metadata"]:
-            config = {**config, "labels": {"hooked": "yes"}}
-        return super()._write(config)
-
-
 @contextmanager
 def configured(node: Machine, text: str) -> Iterator[None]:
     """Have another configuration for a while."""
@@ -130,7 +121,7 @@ def test_burstable_under_crun(hooked: Machine, kubelet: Kubelet) -> None:
 def test_guaranteed(hooked: Machine, kubelet: Kubelet) -> None:
     """The request is the limit, so nothing is throttled before it."""
     sent = {**LIMITED, "cpu_shares": 512, "cpu_quota": 50_000, "oom_score_adj": -997}
-    with kubelet.sandbox("Guaranteed") as pod:
+    with kubelet.sandbox("Guaranteed", "crun") as pod:
         held = kubelet.settings(kubelet.start(pod, "web", sent))
     assert held["cpu.weight"] == str(weight_of(512, Curve.QUADRATIC))
     assert held["cpu.max.burst"] == "10000"
@@ -139,7 +130,7 @@ def test_guaranteed(hooked: Machine, kubelet: Kubelet) -> None:
 
 def test_best_effort_is_idle(hooked: Machine, kubelet: Kubelet) -> None:
     """A rule for the class, which the hook reads from the cgroup's path."""
-    with kubelet.sandbox("BestEffort") as pod:
+    with kubelet.sandbox("BestEffort", "crun") as pod:
         container = kubelet.start(pod, "web", {"cpu_shares": 2, "oom_score_adj": 1000})
         assert kubelet.settings(container)["cpu.idle"] == "1"
         (cgroup,) = container.cgroups
@@ -154,16 +145,16 @@ def test_best_effort_is_idle(hooked: Machine, kubelet: Kubelet) -> None:
 
 
 def test_annotations_and_labels_of_the_pod_count(
-    hooked: Machine,
+    hooked: Machine, kubelet: Kubelet
 ) -> None:
     """CRI-O has the ones in the container's spec, and the others in the sandbox's."""
     annotations = {
         "cpu-burst.cgroup2.nri.io": "10%",
         "cpu-burst.cgroup2.nri.io/container.web": "40%",
     }
-    labelling = Labelling(hooked)
-    with labelling.sandbox("Burstable", annotations=annotations) as pod:
-        held = labelling.settings(labelling.start(pod, "web", LIMITED))
+    labels = {"hooked": "yes"}
+    with kubelet.sandbox("Burstable", "crun", annotations, labels) as pod:
+        held = kubelet.settings(kubelet.start(pod, "web", LIMITED))
     assert held["cpu.max.burst"] == "60000"
     assert held["memory.oom.group"] == "1"
 

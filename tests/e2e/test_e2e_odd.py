@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 from support.bed import on_nodes
-from support.kubelet import Container
-from support.plugins import running
+from support.odd import ODD, ODD_ON, SHARES, STARTS
 
 from nriplugin.convert.curves import Curve, weight_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from nodes.machine import Machine
-    from support.kubelet import Kubelet, Pod
+    from support.observed import Observed
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -27,88 +23,22 @@ HIDES_UNIFIED = {"containerd-2", "containerd-1.7"}
 # as long as no container shows it the runtime's.
 KEP_NODES = {"containerd-1.7", "containerd-1.6"}
 
-# What CRI can carry and no kubelet sends, or only seldom. Fields that do not influence
-# each other share a container.
-ODD: dict[str, dict[str, object]] = {
-    "largest": {
-        "cpu_quota": -1,  # unlimited
-        "cpu_period": 50_000,
-        "memory_limit_in_bytes": 2**63 - 1,
-    },
-    "odd": {
-        "cpu_shares": 512,
-        "memory_limit_in_bytes": 32 * 2**20 + 1,  # no whole number of pages
-        "cpuset_cpus": "0-1",
-        "cpuset_mems": "0",
-    },
-    "unified": {
-        "cpu_shares": 512,
-        "cpu_quota": 50_000,
-        "cpu_period": 100_000,
-        "memory_limit_in_bytes": 2**26,
-        "unified": {"cpu.weight": "77", "memory.high": "50331648", "pids.max": "99"},
-    },
-    "shares-below-the-least": {"cpu_shares": 1},
-    "shares-above-the-most": {"cpu_shares": 1_000_000},
-    "quota-below-the-least": {"cpu_quota": 10, "cpu_period": 100_000},
-    "period-too-long": {"cpu_quota": 100_000, "cpu_period": 10_000_000},
-    "unified-of-no-kernel": {"unified": {"cpu.nonsense": "1"}},
-}
-# Those that every runtime can start. Newer ones bring shares into their range, and the
-# kernel refuses the values of the others.
-STARTS = ("largest", "odd", "unified")
-SHARES = ("shares-below-the-least", "shares-above-the-most")
-# containerd-1.7 has no kernel or door that the others lack: only its curve and its
-# hidden unified keys are looked at there.
-NODES = {
-    "containerd-2": tuple(ODD),
-    "crio": tuple(ODD),
-    "containerd-1.6": tuple(ODD),
-    "containerd-1.7": STARTS,
-}
-
-SERIAL = itertools.count()
-Outcome = dict[str, str] | str
 each_container = pytest.mark.parametrize(
     ("node", "name"),
-    [(node, name) for node, names in NODES.items() for name in names],
+    [(node, name) for node, names in ODD_ON.items() for name in names],
     indirect=["node"],
 )
 
 
-@pytest.fixture(scope="module")
-def outcomes(node: Machine, kubelet: Kubelet) -> dict[bool, dict[str, Outcome]]:
-    """What became of each container, without the plugin (False) and with it (True)."""
-    names = NODES[node.node.name]
-    with kubelet.sandbox() as pod:
-        control = try_all(kubelet, pod, names)
-        # Removed, because the plugin would learn the runtime's curve from them.
-        kubelet.remove_containers(pod)
-        with running(node):
-            return {False: control, True: try_all(kubelet, pod, names)}
-
-
-def try_all(kubelet: Kubelet, pod: Pod, names: Iterable[str]) -> dict[str, Outcome]:
-    found: dict[str, Outcome] = {}
-    for name in names:
-        # Names of their own: a container that failed to start keeps its name.
-        unique = f"{name}-{next(SERIAL)}"
-        result = kubelet.try_start(pod, unique, ODD[name])
-        found[name] = (
-            kubelet.settings(result) if isinstance(result, Container) else result
-        )
-    return found
-
-
 @each_container
 def test_a_container_fares_as_without_the_plugin(
-    node: Machine, outcomes: dict[bool, dict[str, Outcome]], name: str
+    node: Machine, observed: Observed, name: str
 ) -> None:
     """A container that starts without the plugin starts with it, with the same values.
 
     Only cpu.weight may differ, where the runtime follows another curve.
     """
-    control, ours = outcomes[False][name], outcomes[True][name]
+    control, ours = observed.odd_control[name], observed.odd_plugin[name]
     clamped = name in SHARES and node.node.name not in KEP_NODES
     assert isinstance(control, dict) == (name in STARTS or clamped), control
     if isinstance(control, str):
@@ -127,12 +57,10 @@ def test_a_container_fares_as_without_the_plugin(
     assert ours == expected
 
 
-@on_nodes(*NODES)
-def test_explicit_v2_values_win(
-    node: Machine, outcomes: dict[bool, dict[str, Outcome]]
-) -> None:
+@on_nodes(*ODD_ON)
+def test_explicit_v2_values_win(node: Machine, observed: Observed) -> None:
     """A container that already has unified keys keeps them; the rest is converted."""
-    settings = outcomes[True]["unified"]
+    settings = observed.odd_plugin["unified"]
     assert isinstance(settings, dict), settings
     held = {file: settings[file] for file in ("memory.high", "pids.max")}
     assert held == {"memory.high": "50331648", "pids.max": "99"}

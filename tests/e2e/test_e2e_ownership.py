@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from nodes.machine import Machine, Result
     from support.kubelet import Container, Kubelet
 
+# The node systemd has the containerd of the node containerd-2.
 pytestmark = [
-    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd"),
+    on_nodes("containerd-2.4", "containerd-1.7", "crio", "systemd"),
     pytest.mark.timeout(600),
 ]
 

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
+# The node systemd has the containerd of the node containerd-2.
 pytestmark = [
-    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
+    on_nodes("containerd-2.4", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
     pytest.mark.timeout(600),
 ]
 
@@ -53,13 +54,13 @@ STEPS = [
         "everything",
         {
             "cpu_share": 256,
-            "cpu_quota": 20_000,
+            "cpu_quota": 1_000,  # the least that the kernel takes
             "cpu_period": 50_000,
             "memory": 2**25,
         },
         35,
         10,
-        "20000 50000",
+        "1000 50000",
         2**25,
     ),
     Step(

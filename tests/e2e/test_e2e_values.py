@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from support.observed import Observed, Seen
 
 pytestmark = [
-    on_nodes("containerd-2", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
+    on_nodes(
+        *("containerd-2", "containerd-2.4", "containerd-1.7", "containerd-1.6"),
+        *("crio", "systemd"),
+    ),
     pytest.mark.timeout(600),
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids="-".join)
@@ -28,6 +31,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 # quadratic one, before that the KEP's.
 NATIVE = {
     "containerd-2": Curve.QUADRATIC,
+    "containerd-2.4": Curve.QUADRATIC,
     "containerd-1.7": Curve.KEP,
     "crio": Curve.QUADRATIC,
     "systemd": Curve.QUADRATIC,
@@ -40,7 +44,8 @@ LITERAL = {
     Key("guaranteed", "runc", "half"): ("59", "50000 100000", "134217728"),
     Key("burstable", "runc", "both"): ("35", "150000 100000", "100663296"),
     Key("burstable", "runc", "requests"): ("100", "max 100000", "max"),
-    Key("burstable", "runc", "tiny"): ("1", "1000 100000", "33554432"),
+    Key("mixed", "crun", "half"): ("59", "50000 100000", "134217728"),
+    Key("mixed", "crun", "small"): ("1", "10000 100000", "67108864"),
     Key("besteffort", "runc", "one"): ("1", "max 100000", "max"),
 }
 

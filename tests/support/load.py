@@ -21,8 +21,8 @@ PATIENCE_S = 120
 # Runs in the guest: creates a container, looks whether the plugin set its cpu.weight,
 # prints the outcome, removes the container, and so on.
 SCRIPT = """
-import json, subprocess, sys
-pod_id, container, pod = sys.argv[1:]
+import json, subprocess, sys, time
+pod_id, container, pod, pause_s = sys.argv[1:]
 def crictl(*args):
     return subprocess.run(["crictl", *args], capture_output=True, text=True)
 number = 0
@@ -38,6 +38,7 @@ while True:
     print(json.dumps([done.returncode, unified, done.stderr]), flush=True)
     if done.returncode == 0:
         crictl("rm", "-f", name)
+    time.sleep(float(pause_s))
 """
 
 
@@ -77,12 +78,15 @@ class Load:
 
 @contextmanager
 def creating(
-    kubelet: Kubelet, pod: Pod, resources: Mapping[str, object]
+    kubelet: Kubelet, pod: Pod, resources: Mapping[str, object], pause_s: float = 0
 ) -> Iterator[Load]:
-    """Create containers with these resources until the context ends."""
+    """Create containers with these resources until the context ends.
+
+    A pause after each leaves the guest's processors to what goes on beside it.
+    """
     kubelet.machine.write(RESULTS, "")
     paths = kubelet.write_configs(pod, "load", resources)
-    argv = ("/usr/bin/python3", "-c", SCRIPT, pod.id, *paths)
+    argv = ("/usr/bin/python3", "-c", SCRIPT, pod.id, *paths, str(pause_s))
     load = Load(kubelet, kubelet.machine.spawn(*argv, log=RESULTS))
     try:
         yield load

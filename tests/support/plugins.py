@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 LOG = "/var/log/nriplugin.log"
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 RUNTIME = "unix:///run/containerd/containerd.sock"
 PROXY = "unix:///run/nriplugin-cri.sock"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -24,6 +25,8 @@ PORT = "nriplugin.node"
 # crictl lives for a fraction of a second: under emulation, collecting its garbage and
 # waking a second processor for it are half of what it costs.
 OF_CRICTL = {"GOGC": "off", "GOMAXPROCS": "1"}
+# How long a command in the background may take to end, on a busy machine.
+STOP_S = 90
 CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -109,19 +112,51 @@ def run(
     port.answer(done=process.wait())
 
 
-def spawn(port: Port, argv: list[str], log: str, env: dict[str, str] | None) -> None:
-    """Start a command in the background, its output into a file."""
+def spawn(
+    port: Port, argv: list[str], log: str, env: dict[str, str] | None, answers: bool
+) -> None:
+    """Start a command in the background, its output into a file.
+
+    A command that answers is one for `ask`: only its errors go into the file.
+    """
     with open(log, "ab") as file:
         process = subprocess.Popen(
             argv,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
+            stdin=subprocess.PIPE if answers else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if answers else file,
             stderr=file,
             env={**os.environ, **(env or {})},
             start_new_session=True,
+            bufsize=0,
         )
     CHILDREN[process.pid] = process
     port.answer(done=process.pid)
+
+
+def ask(port: Port, pid: int, line: str, timeout_s: float) -> None:
+    """Write a line to a background command, and answer with the line that it prints.
+
+    A command that does not answer in time is killed: its answer would be taken for the
+    one to the next line.
+    """
+    process = CHILDREN[pid]
+    assert process.stdin is not None
+    assert process.stdout is not None
+    data = memoryview(line.encode() + b"\n")
+    while data:
+        data = data[process.stdin.write(data) :]
+    printed = b""
+    deadline = time.monotonic() + timeout_s
+    while not printed.endswith(b"\n"):
+        left_s = max(0, deadline - time.monotonic())
+        ready, _, _ = select.select([process.stdout], [], [], left_s)
+        chunk = os.read(process.stdout.fileno(), 1 << 20) if ready else b""
+        if not chunk:
+            why = "the command has ended" if ready else f"not after {timeout_s} s"
+            process.kill()
+            raise OSError(f"no answer of {process.args!r}: {why}")
+        printed += chunk
+    port.answer(done=printed.decode())
 
 
 def poll(port: Port, pid: int) -> None:
@@ -132,7 +167,7 @@ def poll(port: Port, pid: int) -> None:
 def stop(port: Port, pid: int, number: int) -> None:
     """Send a signal to a background command and wait for its end."""
     CHILDREN[pid].send_signal(number)
-    port.answer(done=CHILDREN[pid].wait(30))
+    port.answer(done=CHILDREN[pid].wait(STOP_S))
 
 
 def read(port: Port, paths: Iterable[str]) -> None:
@@ -157,6 +192,7 @@ def write(port: Port, path: str, content: str) -> None:
 OPERATIONS: dict[str, Callable[..., None]] = {
     "run": run,
     "spawn": spawn,
+    "ask": ask,
     "poll": poll,
     "stop": stop,
     "read": read,
