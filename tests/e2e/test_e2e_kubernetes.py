@@ -7,12 +7,12 @@ pods as the API server shows them.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from support.bed import on_nodes
-from support.cluster import Levels
+from support.cluster import keep_looking
+from support.explained import explain
 from support.plugins import running
 from support.workloads import (
     container,
@@ -29,12 +29,10 @@ from support.workloads import (
 
 if TYPE_CHECKING:
     from nodes.machine import Machine
-    from support.cluster import Cluster
+    from support.cluster import Cluster, Levels
 
-pytestmark = [
-    on_nodes("kubernetes", "kubernetes-systemd", "kubernetes-crio"),
-    pytest.mark.timeout(1200),
-]
+pytestmark = pytest.mark.timeout(1800)
+each_node = on_nodes("kubernetes", "kubernetes-systemd", "kubernetes-crio")
 
 OVERHEAD = cpu_memory("100m", "32Mi")
 
@@ -80,12 +78,26 @@ def workloads(node: str) -> list[dict[str, Any]]:
     ]
 
 
+class Expected(NamedTuple):
+    """What kubelet writes for a pod, worked out by hand.
+
+    kubelet's curve is the one of the KEP: 1 + (shares - 2) * 9999 / 262142.
+    """
+
+    qos_class: str
+    weight: str
+    max: str
+    memory: str
+
+
 PODS = {
-    "web": "Burstable",
-    "db": "Guaranteed",
-    "batch": "BestEffort",
-    "together": "Burstable",
-    "heavy": "Guaranteed",
+    # 100 and 50 milli-CPUs; the init container has ended before.
+    "web": Expected("Burstable", "6", "200000 100000", str(192 << 20)),
+    "db": Expected("Guaranteed", "10", "25000 100000", str(96 << 20)),
+    "batch": Expected("BestEffort", "1", "max 100000", "max"),
+    "together": Expected("Burstable", "4", "150000 100000", str(192 << 20)),
+    # 250 and the overhead of 100.
+    "heavy": Expected("Guaranteed", "14", "35000 100000", str(128 << 20)),
 }
 
 
@@ -102,7 +114,14 @@ def seen(node: Machine, cluster: Cluster) -> dict[bool, Seen]:
     without = run_all(cluster)
     cluster.clear()
     with running(node):
-        return {False: without, True: run_all(cluster)}
+        with_plugin = run_all(cluster)
+    # kubelet removes the first pods in its own time, and then lowers what is above.
+    pods = [with_plugin.pods[name] for name in PODS]
+    levels = keep_looking(
+        lambda: dict(zip(PODS, cluster.all_levels(pods), strict=True)),
+        lambda levels: above(levels) == above(without.levels),
+    )
+    return {False: without, True: with_plugin._replace(levels=levels)}
 
 
 def run_all(cluster: Cluster) -> Seen:
@@ -112,7 +131,62 @@ def run_all(cluster: Cluster) -> Seen:
     return Seen(pods, dict(zip(PODS, levels, strict=True)))
 
 
+def above(levels: dict[str, Levels]) -> dict[str, Any]:
+    """Return what kubelet writes above the pods."""
+    return {name: (each.kubepods, each.qos) for name, each in levels.items()}
+
+
+@each_node
 @pytest.mark.parametrize("name", PODS)
-def test_it(seen, name) -> None:
-    print(json.dumps(seen[False].levels[name], indent=1))
-    print(json.dumps(seen[True].levels[name], indent=1))
+def test_containers_have_what_explain_says(
+    node: Machine, seen: dict[bool, Seen], name: str
+) -> None:
+    """Of the pod as the API server shows it, init containers and sidecars included."""
+    (explained,) = explain(node, [seen[True].pods[name]])
+    for container_name, held in seen[True].levels[name].containers.items():
+        files = explained[container_name]
+        assert files
+        assert {file: held.get(file) for file in files} == files, container_name
+
+
+@each_node
+@pytest.mark.parametrize("name", PODS)
+def test_containers_have_what_they_have_without_the_plugin(
+    seen: dict[bool, Seen], name: str
+) -> None:
+    """By default, the plugin sets what the runtime would set by itself."""
+    without, with_plugin = (seen[which].levels[name] for which in (False, True))
+    assert with_plugin.containers == without.containers
+
+
+@each_node
+@pytest.mark.parametrize("name", PODS)
+def test_kubelets_own_cgroups_are_left_to_it(seen: dict[bool, Seen], name: str) -> None:
+    """Pod, QoS class and kubepods are as without the plugin."""
+    without, with_plugin = (seen[which].levels[name] for which in (False, True))
+    assert with_plugin[:3] == without[:3]
+
+
+@each_node
+@pytest.mark.parametrize("name", PODS)
+def test_pods_have_what_kubernetes_promises(seen: dict[bool, Seen], name: str) -> None:
+    """Sums, sidecars, the pod's own resources and overhead."""
+    expected, pod_now = PODS[name], seen[True].pods[name]
+    held = seen[True].levels[name].pod
+    assert pod_now["status"]["qosClass"] == expected.qos_class
+    assert (held["cpu.weight"], held["cpu.max"]) == (expected.weight, expected.max)
+    assert held["memory.max"] == expected.memory
+
+
+@each_node
+def test_every_container_was_looked_at(seen: dict[bool, Seen]) -> None:
+    """The sidecar among them; the init container has ended."""
+    found = {name: set(each.containers) for name, each in seen[True].levels.items()}
+    app = {"app"}
+    assert found == {
+        "web": {"app", "proxy"},
+        "db": app,
+        "batch": app,
+        "together": {"one", "two"},
+        "heavy": app,
+    }

@@ -3,8 +3,8 @@
 Pods go through all steps without the plugin, and a pod for each handler with it. After
 each step kubelet has settled, and the kernel has what `explain` says of the pod as the
 API server shows it. At the end kubelet's record of what it allocated and the runtime's
-record agree with that, too. kubelet must have called the runtime as often as without the
-plugin: it must not try again what it believes to be undone.
+record agree with that, too. kubelet must have called the runtime as often as without
+the plugin: it must not try again what it believes to be undone.
 """
 
 from __future__ import annotations

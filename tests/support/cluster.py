@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nodes.shell import NodeError
 
@@ -31,6 +31,7 @@ FILES = (
 UNSETTLED = ("PodResizePending", "PodResizeInProgress")
 
 Files = dict[str, str]
+T = TypeVar("T")
 
 
 class Levels(NamedTuple):
@@ -234,6 +235,14 @@ def wait_for(look: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
     while not good(seen := look()):
         if time.monotonic() > deadline:
             raise NodeError(f"not after {PATIENCE_S} s: {json.dumps(seen)[:8000]}")
+        time.sleep(POLL_S)
+    return seen
+
+
+def keep_looking(look: Callable[[], T], good: Callable[[T], bool]) -> T:
+    """Return what is seen as soon as it is good, or as it stays."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not good(seen := look()) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     return seen
 

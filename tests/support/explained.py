@@ -24,9 +24,11 @@ def explain(
     items = {"apiVersion": "v1", "kind": "List", "items": list(pods)}
     options = [] if config is None else ["--config", str(config)]
     done = subprocess.run(
-        [sys.executable, "-m", "nriplugin", "explain", "--json"]
-        + ["--driver", machine.node.driver, "--oci-runtime", "runc"]
-        + ["--node-memory", str(memory_of(machine)), *options, "-"],
+        [
+            *(sys.executable, "-m", "nriplugin", "explain", "--json", *options),
+            *("--driver", machine.node.driver, "--oci-runtime", "runc"),
+            *("--node-memory", str(memory_of(machine)), "-"),
+        ],
         input=json.dumps(items),
         capture_output=True,
         text=True,
