@@ -37,7 +37,6 @@ CONFIG_FILE = "/etc/nriplugin-resize.yaml"
 CONFIG = """
 memoryQoS: {enabled: true}
 cpuBurst: {enabled: true}
-cpuQoS: {enabled: true}
 unifiedAnnotations: {enabled: true, allowed: [pids.max]}
 """
 OFF = {"memory-qos.cgroup2.nri.io": "off"}
@@ -46,7 +45,6 @@ ANNOTATIONS: dict[str, dict[str, str]] = {
     "plain": OFF,
     "burst": {**OFF, "cpu-burst.cgroup2.nri.io": "50%"},
     "memory": {},
-    "idle": {**OFF, "qos-level.cgroup2.nri.io": "BE"},
     "pids": {**OFF, "pids.max.cgroup2.nri.io": "77"},
 }
 # A pod whose resources are those of the whole pod; its container has none of its own.
@@ -245,17 +243,15 @@ def test_containers_have_what_they_have_without_the_plugin(
 ) -> None:
     """Every file of a container without handlers; what others have is explained.
 
-    Weight, quota and memory limit of every container with a handler are the same, too,
-    but an idle container has no weight of its own.
+    Weight, quota and memory limit of every container with a handler are the same, too.
     """
     without, with_plugin = (seen[which].levels[step.name] for which in (False, True))
     for name in CONTROL:
         assert with_plugin[name].containers == without[name].containers
     for name in ANNOTATIONS:
         for file in CONVERTED:
-            if (name, file) != ("idle", "cpu.weight"):
-                held = with_plugin[name].containers["app"][file]
-                assert held == without["plain"].containers["app"][file], (name, file)
+            held = with_plugin[name].containers["app"][file]
+            assert held == without["plain"].containers["app"][file], (name, file)
 
 
 @each_node
@@ -297,10 +293,9 @@ def test_all_records_agree_at_the_end(seen: dict[bool, Seen], resizes: Resizes) 
         else:
             assert entry["ContainerResources"]["app"] == wanted, name
     for name, given in resizes.of_runtime().items():
-        if name != "idle":
-            assert given["cpu"]["quota"] == 100_000, name
-            assert given["memory"]["limit"] == 128 << 20, name
-        if name not in ("idle", TOGETHER):
+        assert given["cpu"]["quota"] == 100_000, name
+        assert given["memory"]["limit"] == 128 << 20, name
+        if name != TOGETHER:
             assert given["cpu"]["shares"] == 51, name
 
 
