@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from nodes.payload import NEXT_VERSION
 from support.bed import on_nodes
-from support.cluster import Levels, container_ids, is_settled, wait_for
+from support.cluster import Levels, container_ids, is_settled, keep_looking, wait_for
 from support.explained import explain
 from support.plugins import running
 from support.workloads import container, cpu_memory, pod, resources, spec
@@ -228,11 +228,8 @@ def as_expected(resizes: Resizes) -> dict[str, Levels]:
             if held.containers["app"].get(file) != value
         }
 
-    seen = wait_for(
-        lambda: (levels := resizes.levels(), differing(levels)),
-        lambda seen: not seen[1],
-    )
-    levels: dict[str, Levels] = seen[0]
+    levels = keep_looking(resizes.levels, lambda levels: not differing(levels))
+    assert not differing(levels)
     return levels
 
 
