@@ -25,7 +25,7 @@ TOP = "/sys/fs/cgroup"
 FILES = (
     *("cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle"),
     *("memory.max", "memory.high", "memory.low", "memory.min"),
-    *("memory.swap.max", "memory.oom.group"),
+    *("memory.swap.max", "memory.oom.group", "pids.max"),
 )
 # What kubelet reports while it has not finished a resize.
 UNSETTLED = ("PodResizePending", "PodResizeInProgress")
