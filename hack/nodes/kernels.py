@@ -40,9 +40,6 @@ def kernel(suite: str) -> Path:
         run("depmod", "-b", unpacked, release.name)
         (vmlinuz,) = [*unpacked.glob("boot/vmlinuz-*"), *release.glob("vmlinuz")]
         shutil.copy(vmlinuz, directory / "vmlinuz")
-        # Kubernetes' tests of a node look for the kernel's options here.
-        (config,) = unpacked.glob("boot/config-*")
-        shutil.copy(config, release / "config")
         make_disk(modules, directory / "modules.img")
         _initramfs(unpacked, release, directory)
         shutil.rmtree(unpacked)
