@@ -37,6 +37,7 @@ class Node:
     the runtime's configuration in guest/etc, `nri` whether the runtime offers NRI.
     `programs` are those that Debian lacks (programs.py); where Debian has a program of
     the same name, it is not used. `kubelet` says whether the node joins a cluster.
+    `memory_mb` is the guest's memory.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Node:
     nri: bool = True
     programs: tuple[str, ...] = ("crictl",)
     kubelet: bool = False
+    memory_mb: int = 2048
 
 
 NODES = {
@@ -71,7 +73,10 @@ NODES = {
             kernel="forky",
             runtime="containerd",
             config="containerd-2.toml",
-            programs=("crictl", "containerd", "runc", "memory-qos"),
+            programs=(
+                *("crictl", "containerd", "runc", "memory-qos"),
+                "containerd-integration",
+            ),
         ),
         Node(
             name="containerd-1.7",
