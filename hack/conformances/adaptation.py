@@ -39,6 +39,9 @@ CHANGE = 'filepath.Join(dir, "opt", "nri", "plugins")', "pluginsOf(dir)"
 # The plugin has to start anew in each of about three hundred tests.
 LIMIT_S = 1800
 
+# The plugin logs this once for each runtime.
+REGISTERED = "registered with"
+
 EXPLAINED: Mapping[str, str] = {}
 
 
@@ -77,12 +80,13 @@ def run_tests(way: str) -> Run:
     """Run the tests once on this machine and return their outcomes."""
     tests = program()
     began = time.monotonic()
+    notes = []
     with tempfile.TemporaryDirectory(prefix="nriplugin-adaptation-") as scratch:
         environ = {**os.environ, "TMPDIR": scratch}
+        plugins, log = Path(scratch) / "plugins", Path(scratch) / "log"
         if way != WITHOUT:
-            plugins = Path(scratch) / "plugins"
             plugins.mkdir()
-            _install(plugins / "99-nriplugin")
+            _install(plugins / "99-nriplugin", log)
             environ["LAUNCHED_PLUGINS"] = str(plugins)
         done = subprocess.run(
             [tests, "-test.v", f"-test.timeout={LIMIT_S}s"],
@@ -95,14 +99,22 @@ def run_tests(way: str) -> Run:
             errors="replace",
             check=False,
         )
-    return Run(way, parse_go_test(done.stdout), time.monotonic() - began)
+        if way != WITHOUT:
+            count = log.read_text().count(REGISTERED) if log.exists() else 0
+            if not count:
+                raise NodeError(
+                    "nriplugin has not registered with a runtime of the tests"
+                )
+            notes = [f"nriplugin registered with {count} runtimes."]
+    return Run(way, parse_go_test(done.stdout), time.monotonic() - began, notes=notes)
 
 
-def _install(path: Path) -> None:
+def _install(path: Path, log: Path) -> None:
     """Write a program that the runtime launches as the plugin."""
     # The runtime passes no environment on, and this machine may have cgroup v1.
     command = shlex.join([sys.executable, "-m", "nriplugin", "run", "--read-only"])
-    path.write_text(f"#!/bin/sh\nNRIPLUGIN_CGROUP_VERSION=2 exec {command}\n")
+    said = shlex.quote(str(log))
+    path.write_text(f"#!/bin/sh\nNRIPLUGIN_CGROUP_VERSION=2 exec {command} 2>>{said}\n")
     path.chmod(0o755)
 
 

@@ -79,7 +79,7 @@ def _summary(result: Result, rows: list[Row]) -> str:
     for run in result.runs:
         if not run.whole:
             text += f" The run {run.way} was ended by its time limit."
-    return text
+    return " ".join([text, *(note for run in result.runs for note in run.notes)])
 
 
 def _versions(result: Result) -> str:
