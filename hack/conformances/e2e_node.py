@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import sys
+import signal
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from conformances.outcomes import Run
 from conformances.ways import INSTEAD, plugin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from nodes.machine import Machine
 
@@ -44,6 +43,11 @@ HOME = "/var/lib/e2e"
 LOG = "/var/log/e2e-node.log"
 JUNIT = f"{HOME}/report/junit.xml"
 DROP_IN = f"{HOME}/kubelet.conf.d/50-off.conf"
+# How ginkgo's output tells that a spec has ended.
+ENDED = r"^(•|S) \["
+POLL_S = 5
+# Beyond the time limit, the suite still stops its services and writes its report.
+GRACE_S = 300
 # The tests switch kubelet's feature on in its configuration; a file in the directory
 # beside it wins.
 OFF = """\
@@ -96,18 +100,12 @@ def run_specs(machine: Machine, way: str, specs: Specs) -> Run:
         *(f"--ginkgo.focus={each}" for each in specs.focus),
         *(f"--ginkgo.skip={each}" for each in specs.skip),
     ]
-    # Everything goes to a file; how the specs end is passed on, to be shown.
-    script = (
-        f'cd {HOME}; /node/bin/e2e_node.test "$@" 2>&1 | tee {LOG} |'
-        " grep --line-buffered -E '^(•|S) \\[' || true"
-    )
     began = time.monotonic()
+    machine.write(LOG, "")
     with plugin_of(way, machine):
-        machine.run(
-            *("bash", "-c", script, "e2e_node.test", *options),
-            timeout_s=specs.limit_s + 600,
-            show=_progress(way),
-        )
+        script = f'cd {HOME} && exec /node/bin/e2e_node.test "$@"'
+        argv = ("sh", "-c", script, "sh", *options)
+        _wait(machine, machine.spawn(*argv, log=LOG), way, specs.limit_s)
     report = machine.read([JUNIT])[JUNIT]
     if report is None:
         end = machine.run("tail", "-n", "40", LOG).stdout
@@ -116,21 +114,19 @@ def run_specs(machine: Machine, way: str, specs: Specs) -> Run:
     return Run(way, parse_junit(report), seconds, whole=seconds < specs.limit_s)
 
 
-def _progress(way: str) -> Callable[[str, str], None]:
-    """Return a function that says how many specs have ended, with its output."""
-    ended = 0
-
-    def show(_: str, text: str) -> None:
-        nonlocal ended
-        for line in text.splitlines():
-            ended += 1
-            seconds = re.search(r"\[([\d.]+) seconds", line)
-            took = f" ({float(seconds[1]):.0f} s)" if seconds else ""
-            state = "failed" if "FAILED" in line else "ended"
-            say(f"{way}: spec {ended} has {state}{took}")
-            sys.stderr.flush()
-
-    return show
+def _wait(machine: Machine, pid: int, way: str, limit_s: int) -> None:
+    """Wait for the end of the suite, and say when a spec has ended."""
+    deadline = time.monotonic() + limit_s + GRACE_S
+    told = 0
+    while machine.poll(pid) is None:
+        if time.monotonic() > deadline:
+            machine.stop(pid, signal.SIGKILL)
+            return
+        time.sleep(POLL_S)
+        ended = machine.run("grep", "-E", ENDED, LOG).stdout.splitlines()
+        for number, line in enumerate(ended[told:], told + 1):
+            say(f"{way}: spec {number}: {line.strip()}")
+        told = len(ended)
 
 
 def versions(machine: Machine) -> dict[str, str]:
