@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 
     from xdist.scheduler import LoadScopeScheduling
 
-OF_NODE = re.compile(rf"^tests/e2e/.*[\[-]({'|'.join(map(re.escape, NODES))})[\]-]")
+# The longest name first, and the first place: the name of a node may begin or end with
+# that of another.
+_NAMES = "|".join(map(re.escape, sorted(NODES, key=len, reverse=True)))
+OF_NODE = re.compile(rf"^tests/e2e/.*?[\[-]({_NAMES})[\]-]")
 
 # From the longest to the shortest, as the table at the end of a run shows them.
 BY_LENGTH = (
-    *("crio", "containerd-1.6", "containerd-2", "containerd-1.7", "systemd", "v1"),
+    *("kubernetes", "kubernetes-systemd", "kubernetes-crio"),
+    *("crio", "containerd-1.6", "containerd-2", "containerd-1.7", "systemd"),
+    *("containerd-2.4", "v1"),
 )
 
 # How long an example takes says how busy the machine is, and nothing about the code.
@@ -116,9 +121,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         return
     terminalreporter.section("seconds by node")
     columns = ("tests", "boot", "setup", "call", "teardown")
-    terminalreporter.line(f"{'':15}" + "".join(f"{name:>10}" for name in columns))
+    terminalreporter.line(f"{'':18}" + "".join(f"{name:>10}" for name in columns))
     for node_name, row in seconds.items():
         # The boot is a part of the first test's setup.
         row["setup"] -= row["boot"]
         cells = "".join(f"{row[name]:10.0f}" for name in columns)
-        terminalreporter.line(f"{node_name:15}{cells}")
+        terminalreporter.line(f"{node_name:18}{cells}")

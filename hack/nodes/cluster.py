@@ -101,8 +101,6 @@ def _up(args: argparse.Namespace) -> int:
     # What has to be built is built here, where its progress is seen.
     for node in nodes:
         build(node)
-    for name in ("control-plane", "kubectl"):
-        program(name)
     shutil.rmtree(_home(), ignore_errors=True)
     _home().mkdir(parents=True)
     log = _home() / "keeper.log"

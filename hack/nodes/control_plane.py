@@ -82,8 +82,6 @@ class ControlPlane(NamedTuple):
 @contextlib.contextmanager
 def shared(directory: Path) -> Iterator[ControlPlane]:
     """Use the control plane of a directory, which is started if it is not there."""
-    for name in ("control-plane", "kubectl"):
-        program(name)
     users = _join(directory)
     try:
         with _locked(directory / "starting"):

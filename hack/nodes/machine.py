@@ -24,6 +24,7 @@ from nodes.cache import directory, say
 from nodes.control_plane import DIE_WITH_PARENT, free_ports
 from nodes.disk import make_disk
 from nodes.payload import payload
+from nodes.programs import program
 from nodes.shell import NodeError
 
 if TYPE_CHECKING:
@@ -56,7 +57,12 @@ class Disks(NamedTuple):
 
 
 def build(node: Node) -> Disks:
-    """Build those parts of a node that are not in the cache."""
+    """Build those parts of a node that are not in the cache.
+
+    A node with kubelet needs a control plane, which is built with it.
+    """
+    if node.kubelet:
+        program("control-plane")
     root, kernel = roots.root(node.root), kernels.kernel(node.kernel)
     images = (root / "root.img", kernel / "modules.img", payload(node) / "payload.img")
     return Disks(kernel / "vmlinuz", kernel / "initrd", images)

@@ -204,7 +204,7 @@ def _go_build(wanted: Program, package: str, result: Path) -> None:
         linking += f" -X {wanted.version}"
     if wanted.cgo:
         linking += " -extldflags -static"
-    how = ("test", "-c") if wanted.test else ("build",)
+    how = ("test", "-vet=off", "-c") if wanted.test else ("build",)
     run(
         *("go", *how, "-trimpath", "-buildvcs=false", f"-ldflags={linking}"),
         *(f"-tags={wanted.tags}", "-o", result, package),

@@ -28,6 +28,12 @@ def rules(request: pytest.FixtureRequest) -> ModuleType:
         ("tests/e2e/test_e2e_odd.py::test_a[containerd-1.6-least]", "containerd-1.6"),
         ("tests/e2e/test_e2e_hook.py::test_a[runc-crio]", "crio"),
         ("tests/e2e/test_e2e_v1.py::test_b[v1]", "v1"),
+        ("tests/e2e/test_e2e_a.py::test_a[kubernetes-crio]", "kubernetes-crio"),
+        ("tests/e2e/test_e2e_a.py::test_a[kubernetes-cpu up]", "kubernetes"),
+        (
+            "tests/e2e/test_e2e_a.py::test_a[crun-kubernetes-systemd]",
+            "kubernetes-systemd",
+        ),
         ("tests/wire/test_wire_mux.py::test_c[v1]", "tests/wire/test_wire_mux.py"),
         ("tests/test_sockets.py::test_d", "tests/test_sockets.py"),
     ],

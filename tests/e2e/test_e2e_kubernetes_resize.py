@@ -1,0 +1,351 @@
+"""In-place resizes by a real kubelet, with every handler.
+
+A pod for each handler goes through all steps twice: without the plugin, and with it.
+After each step kubelet has settled, and the kernel has what `explain` says of the pod as
+the API server shows it. At the end kubelet's record of what it allocated and the
+runtime's record agree with that, too. kubelet must have called the runtime as often as
+without the plugin: it must not try again what it believes to be undone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from nodes.payload import NEXT_VERSION
+from support.bed import on_nodes
+from support.cluster import Levels, container_ids, is_settled, wait_for
+from support.explained import explain
+from support.plugins import running
+from support.workloads import container, cpu_memory, pod, resources, spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from nodes.machine import Machine
+    from support.cluster import Cluster
+
+NODES = ("kubernetes", "kubernetes-systemd", "kubernetes-crio")
+pytestmark = pytest.mark.timeout(1800)
+each_node = on_nodes(*NODES)
+
+CONFIG_FILE = "/etc/nriplugin-resize.yaml"
+CONFIG = """
+memoryQoS: {enabled: true}
+cpuBurst: {enabled: true}
+cpuQoS: {enabled: true}
+unifiedAnnotations: {enabled: true, allowed: [pids.max]}
+"""
+OFF = {"memory-qos.cgroup2.nri.io": "off"}
+# One pod for each handler; what a handler does without being asked is switched off.
+ANNOTATIONS: dict[str, dict[str, str]] = {
+    "plain": OFF,
+    "burst": {**OFF, "cpu-burst.cgroup2.nri.io": "50%"},
+    "memory": {},
+    "idle": {**OFF, "qos-level.cgroup2.nri.io": "BE"},
+    "pids": {**OFF, "pids.max.cgroup2.nri.io": "77"},
+}
+# A pod whose resources are those of the whole pod; its container has none of its own.
+TOGETHER = "together"
+NAMES = (*ANNOTATIONS, TOGETHER)
+# What the runtime alone makes of the numbers, which no handler here changes.
+CONVERTED = ("cpu.weight", "cpu.max", "memory.max")
+
+# kubelet's calls of UpdateContainerResources.
+CALLS = re.compile(
+    r'^kubelet_runtime_operations_total\{operation_type="update_container"\} (\d+)',
+    re.M,
+)
+ALLOCATED = "/var/lib/kubelet/allocated_pods_state"
+
+
+class Step(NamedTuple):
+    """Requests and limits after a resize."""
+
+    name: str
+    requests: dict[str, str]
+    limits: dict[str, str]
+
+    @property
+    def resources(self) -> dict[str, dict[str, str]]:
+        """Return them as a manifest has them."""
+        return resources(self.requests, self.limits)
+
+
+BEGINNING = Step("begin", cpu_memory("200m", "64Mi"), cpu_memory("400m", "128Mi"))
+STEPS = [
+    Step("cpu up", cpu_memory("300m", "64Mi"), cpu_memory("600m", "128Mi")),
+    Step("memory up", cpu_memory("300m", "96Mi"), cpu_memory("600m", "192Mi")),
+    Step("request only", cpu_memory("250m", "96Mi"), cpu_memory("600m", "192Mi")),
+    Step("cpu down", cpu_memory("100m", "96Mi"), cpu_memory("200m", "192Mi")),
+    Step("memory down", cpu_memory("100m", "64Mi"), cpu_memory("200m", "128Mi")),
+    Step("both up", cpu_memory("300m", "96Mi"), cpu_memory("600m", "192Mi")),
+    Step("both down", *BEGINNING[1:]),
+]
+AWAY = Step("away", cpu_memory("250m", "80Mi"), cpu_memory("500m", "160Mi"))
+
+
+def pods_of(node: str) -> list[dict[str, Any]]:
+    """Return the pods as they begin."""
+    given = BEGINNING.resources
+    return [
+        *(
+            pod(name, spec(node, container("app", given)), annotations)
+            for name, annotations in ANNOTATIONS.items()
+        ),
+        pod(TOGETHER, spec(node, container("app"), resources=given), OFF),
+    ]
+
+
+def patch_of(name: str, step: Step) -> dict[str, Any]:
+    if name == TOGETHER:
+        return {"resources": step.resources}
+    return {"containers": [{"name": "app", "resources": step.resources}]}
+
+
+class Seen(NamedTuple):
+    """The cgroups after each step, and how often kubelet called the runtime."""
+
+    levels: dict[str, dict[str, Levels]]
+    calls: int
+
+
+class Resizes:
+    """The pods of one namespace, and what the kernel must hold of them."""
+
+    def __init__(self, cluster: Cluster, config: Path) -> None:
+        self.cluster = cluster
+        self._config = config
+
+    def begin(self) -> None:
+        """Make the pods."""
+        self.cluster.apply(*pods_of(self.cluster.node))
+        self.cluster.running(*NAMES)
+
+    def take(self, step: Step) -> None:
+        """Resize every pod, and wait until kubelet has settled."""
+        for name in NAMES:
+            self.cluster.patch_resize(name, patch_of(name, step))
+        self.settled()
+
+    def settled(self) -> dict[str, Any]:
+        """Wait until kubelet reports every pod as its specification asks for."""
+        pods: dict[str, Any] = wait_for(
+            self.cluster.pods, lambda pods: all(map(is_settled, pods.values()))
+        )
+        return pods
+
+    def levels(self) -> dict[str, Levels]:
+        """Return the cgroups of all pods."""
+        pods = self.settled()
+        found = self.cluster.all_levels([pods[name] for name in NAMES])
+        return dict(zip(NAMES, found, strict=True))
+
+    def expected(self) -> dict[str, dict[str, str]]:
+        """Return the files of each pod's container, as `explain` has them."""
+        pods = self.settled()
+        given = [pods[name] for name in NAMES]
+        found = explain(self.cluster.machine, given, self._config)
+        return {name: each["app"] for name, each in zip(NAMES, found, strict=True)}
+
+    def calls(self) -> int:
+        """Return how often kubelet has asked the runtime to update a container."""
+        path = f"/api/v1/nodes/{self.cluster.node}/proxy/metrics"
+        found = CALLS.search(self.cluster.plane.kubectl("get", "--raw", path))
+        return int(found[1]) if found else 0
+
+    def allocated(self) -> dict[str, Any]:
+        """Return the resources that kubelet has on record as allocated, by pod."""
+        text = self.cluster.machine.read([ALLOCATED])[ALLOCATED] or ""
+        entries = json.loads(json.loads(text)["data"])["entries"]
+        return {
+            name: entries[each["metadata"]["uid"]]
+            for name, each in self.cluster.pods().items()
+        }
+
+    def of_runtime(self) -> dict[str, Any]:
+        """Return the resources in the runtime's own specification, by pod."""
+        return {
+            name: json.loads(
+                self.cluster.machine.check(
+                    "crictl", "inspect", container_ids(each)["app"]
+                )
+            )["info"]["runtimeSpec"]["linux"]["resources"]
+            for name, each in self.cluster.pods().items()
+        }
+
+
+@pytest.fixture(scope="module")
+def resizes(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Resizes:
+    """The pods, which are made by the first test that wants them."""
+    config = tmp_path_factory.mktemp("resize") / "nriplugin.yaml"
+    config.write_text(CONFIG)
+    cluster.machine.write(CONFIG_FILE, CONFIG)
+    return Resizes(cluster, config)
+
+
+@pytest.fixture(scope="module")
+def seen(node: Machine, resizes: Resizes) -> dict[bool, Seen]:
+    """All steps, without the plugin (False) and with it (True)."""
+    without = through_all(resizes, check=False)
+    resizes.cluster.clear()
+    with running(node, "--config", CONFIG_FILE):
+        return {False: without, True: through_all(resizes, check=True)}
+
+
+def through_all(resizes: Resizes, *, check: bool) -> Seen:
+    resizes.begin()
+    calls, levels = resizes.calls(), {}
+    for step in STEPS:
+        resizes.take(step)
+        levels[step.name] = as_expected(resizes) if check else resizes.levels()
+    return Seen(levels, resizes.calls() - calls)
+
+
+def as_expected(resizes: Resizes) -> dict[str, Levels]:
+    """Wait until the kernel has what `explain` says; return the cgroups.
+
+    Some files are written by the plugin itself, after the runtime has answered.
+    """
+    expected = resizes.expected()
+
+    def differing(levels: Mapping[str, Levels]) -> dict[str, Any]:
+        return {
+            f"{name}: {file}": (held.containers["app"].get(file), value)
+            for name, held in levels.items()
+            for file, value in expected[name].items()
+            if held.containers["app"].get(file) != value
+        }
+
+    seen = wait_for(
+        lambda: (levels := resizes.levels(), differing(levels)),
+        lambda seen: not seen[1],
+    )
+    levels: dict[str, Levels] = seen[0]
+    return levels
+
+
+@each_node
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_containers_have_what_they_have_without_the_plugin(
+    seen: dict[bool, Seen], step: Step
+) -> None:
+    """Weight, quota and memory limit of every container after each step.
+
+    An idle container has no weight of its own.
+    """
+    without, with_plugin = (seen[which].levels[step.name] for which in (False, True))
+    for name in NAMES:
+        for file in CONVERTED:
+            if (name, file) != ("idle", "cpu.weight"):
+                held = [
+                    levels[name].containers["app"][file]
+                    for levels in (without, with_plugin)
+                ]
+                assert held[0] == held[1], f"{name}: {file}"
+
+
+@each_node
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_kubelets_own_cgroups_are_left_to_it(
+    seen: dict[bool, Seen], step: Step
+) -> None:
+    """Pod, QoS class and kubepods are as without the plugin, but for a pod's burst."""
+    without, with_plugin = (seen[which].levels[step.name] for which in (False, True))
+    for name in NAMES:
+        for before, after in zip(without[name][:3], with_plugin[name][:3], strict=True):
+            if name == "burst":
+                after = {**after, "cpu.max.burst": before["cpu.max.burst"]}
+            assert after == before, name
+
+
+@each_node
+def test_the_pod_bursts_with_its_container(seen: dict[bool, Seen]) -> None:
+    """Half of the quota, which the last step has made 40 ms."""
+    assert seen[True].levels["both down"]["burst"].pod["cpu.max.burst"] == "20000"
+
+
+@each_node
+def test_kubelet_does_not_try_again(seen: dict[bool, Seen]) -> None:
+    """It calls the runtime as often as without the plugin."""
+    assert seen[False].calls > 0
+    assert seen[True].calls == seen[False].calls
+
+
+@each_node
+def test_all_records_agree_at_the_end(seen: dict[bool, Seen], resizes: Resizes) -> None:
+    """kubelet's allocation, the runtime's numbers, and what the last step asked for."""
+    for name, entry in resizes.allocated().items():
+        wanted = STEPS[-1].resources
+        if name == TOGETHER:
+            assert entry["PodLevelResources"] == wanted
+        else:
+            assert entry["ContainerResources"]["app"] == wanted, name
+    for name, given in resizes.of_runtime().items():
+        if name != "idle":
+            assert given["cpu"]["quota"] == 40_000, name
+            assert given["memory"]["limit"] == 128 << 20, name
+        if name not in ("idle", TOGETHER):
+            assert given["cpu"]["shares"] == 204, name
+
+
+@each_node
+def test_the_plugin_is_killed_and_started_between_resizes(
+    node: Machine, seen: dict[bool, Seen], resizes: Resizes
+) -> None:
+    """A plugin that has not made the containers treats their resizes all the same."""
+    for step, number in zip(STEPS[:2], (signal.SIGKILL, signal.SIGTERM), strict=True):
+        with running(node, "--config", CONFIG_FILE) as plugin:
+            resizes.take(step)
+            as_expected(resizes)
+            plugin.end(number)
+
+
+@each_node
+def test_a_resize_while_the_plugin_is_away(
+    node: Machine, seen: dict[bool, Seen], resizes: Resizes
+) -> None:
+    """kubelet settles; and once the plugin is back, the kernel has the new values."""
+    resizes.take(AWAY)
+    with running(node, "--config", CONFIG_FILE):
+        as_expected(resizes)
+        resizes.take(STEPS[-1])
+        as_expected(resizes)
+
+
+@each_node
+def test_kubelet_is_restarted_between_resizes(
+    node: Machine, seen: dict[bool, Seen], resizes: Resizes
+) -> None:
+    """A new kubelet finds nothing to do, and its resizes arrive."""
+    with running(node, "--config", CONFIG_FILE):
+        before = as_expected(resizes)
+        node.check("/node/bin/kubernetes", "restart")
+        resizes.take(STEPS[0])
+        as_expected(resizes)
+        resizes.take(STEPS[-1])
+        assert as_expected(resizes) == before
+
+
+# pip takes long under emulation, hence one node.
+@on_nodes("kubernetes")
+def test_the_plugin_is_upgraded_between_resizes(
+    node: Machine, seen: dict[bool, Seen], resizes: Resizes
+) -> None:
+    """The next version knows the values of the one before as its own."""
+    with running(node, "--config", CONFIG_FILE):
+        resizes.take(STEPS[0])
+        as_expected(resizes)
+    node.check(
+        *("/opt/nriplugin/bin/pip", "-q", "install", "--no-index", "--no-deps"),
+        *("--find-links", "/node/wheels", f"nriplugin=={NEXT_VERSION}"),
+    )
+    with running(node, "--config", CONFIG_FILE):
+        assert f"nriplugin {NEXT_VERSION}" in node.check("nriplugin", "version")
+        as_expected(resizes)
+        resizes.take(STEPS[-1])
+        as_expected(resizes)
