@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nodes.catalog import NODES
+from nodes.machine import booted
 from nodes.shell import NodeError
 
 from conformances.gotest import parse_go_test
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 NODE = NODES["containerd-2.4"]
+LIMIT_S = 4 * 3600
 PROGRAM = "/node/bin/containerd-integration.test"
 IMAGES = "/tmp/images.toml"  # noqa: S108 # in the guest
 UPDATES = "TestUpdateContainerResources"
@@ -53,39 +55,46 @@ OF_TESTS = "/var/run/nri-test.sock"
 
 
 @contextmanager
-def prepared(machine: Machine) -> Iterator[None]:
+def prepared(guest: Machine) -> Iterator[None]:
     """Give a node what the tests need; afterwards its containerd runs as before."""
-    machine.check("mkdir", "-p", "/etc/cni/net.d", CGROUP)
-    machine.check("cp", "/node/etc/10-pods.conflist", "/etc/cni/net.d/")
-    machine.check("modprobe", "veth")
-    machine.check("ln", "-sf", "/var/run/nri/nri.sock", OF_TESTS)
-    machine.write(IMAGES, 'BusyBox = "localhost/box:1"\nPause = "localhost/box:1"\n')
-    machine.check("sh", "-c", SWAP)
-    machine.check("/node/bin/runtime", "stop")
-    keeper = machine.spawn("sh", "-c", KEEP_RUNNING, log="/var/log/keep-running.log")
+    guest.check("mkdir", "-p", "/etc/cni/net.d", CGROUP)
+    guest.check("cp", "/node/etc/10-pods.conflist", "/etc/cni/net.d/")
+    guest.check("modprobe", "veth")
+    guest.check("ln", "-sf", "/var/run/nri/nri.sock", OF_TESTS)
+    guest.write(IMAGES, 'BusyBox = "localhost/box:1"\nPause = "localhost/box:1"\n')
+    guest.check("sh", "-c", SWAP)
+    guest.check("/node/bin/runtime", "stop")
+    keeper = guest.spawn("sh", "-c", KEEP_RUNNING, log="/var/log/keep-running.log")
     try:
-        _await_runtime(machine)
+        _await_runtime(guest)
         yield
     finally:
-        machine.stop(keeper, signal.SIGKILL)
-        machine.check("rm", "-f", "/etc/cni/net.d/10-pods.conflist", OF_TESTS)
-        machine.check("swapoff", "/swap")
-        machine.check("/node/bin/runtime", "restart")
+        guest.stop(keeper, signal.SIGKILL)
+        guest.check("rm", "-f", "/etc/cni/net.d/10-pods.conflist", OF_TESTS)
+        guest.check("swapoff", "/swap")
+        guest.check("/node/bin/runtime", "restart")
 
 
-def _await_runtime(machine: Machine) -> None:
+@contextmanager
+def machine() -> Iterator[Machine]:
+    """Boot a node on which the tests can run."""
+    with booted(NODE, limit_s=LIMIT_S) as guest, prepared(guest):
+        yield guest
+
+
+def _await_runtime(guest: Machine) -> None:
     for _ in range(60):
-        if machine.run("crictl", "-t", "5s", "version").code == 0:
+        if guest.run("crictl", "-t", "5s", "version").code == 0:
             return
         time.sleep(1)
-    raise NodeError(f"{machine.node.name}: containerd was not started again")
+    raise NodeError(f"{guest.node.name}: containerd was not started again")
 
 
-def run_tests(machine: Machine, way: str, focus: str) -> Run:
+def run_tests(guest: Machine, way: str, focus: str) -> Run:
     """Run tests once and return their outcomes."""
     began = time.monotonic()
-    with plugin_of(way, machine):
-        done = machine.run(
+    with plugin_of(way, guest):
+        done = guest.run(
             *("sh", "-c", IN_CGROUP, "sh", PROGRAM, "-test.v"),
             *(f"-test.run=^({focus})", f"-image-list={IMAGES}"),
             timeout_s=1500,

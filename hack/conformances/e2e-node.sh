@@ -1,18 +1,21 @@
 # Runs in the guest, once: makes it a machine on which Kubernetes' own tests of a node
-# can run. They start kubelet, an API server and etcd by themselves.
+# can run. They start kubelet by themselves; the API server is that of the node's cluster.
 set -e
-name=e2e-node
-echo $name >/proc/sys/kernel/hostname
-printf '127.0.0.1 localhost\n192.0.2.1 %s\n' $name >/etc/hosts
-# kubelet takes the address of the interface with the default route as the node's.
-modprobe dummy
-modprobe veth
-ip link add dummy0 type dummy
-ip address add 192.0.2.1/24 dev dummy0
-ip link set dummy0 up
-ip route add default via 192.0.2.2
-mkdir -p /etc/cni/net.d /var/lib/e2e/report
-cp /node/etc/10-pods.conflist /etc/cni/net.d/
+home=/var/lib/e2e
+mkdir -p $home/report
+/node/bin/kubernetes stop
+
+# The value of a word such as node.api=6443 on the kernel's command line.
+told() { sed -n "s/.*\bnode\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
+
+# The tests look for kubelet beside their own program.
+cp /with/e2e_node.test $home/
+ln -s /node/bin/kubelet $home/kubelet
+echo "--host=https://10.0.2.2:$(told api) --bearer-token=$(told token)" >$home/cluster
+cp /etc/kubernetes/kubelet.yaml $home/kubelet.yaml
+# They ask kubelet for its configuration on the usual port.
+systemd-run -q --unit=usual-port --socket-property=ListenStream=127.0.0.1:10250 \
+    /usr/lib/systemd/systemd-socket-proxyd "127.0.0.1:$(told kubelet)"
 
 # The tests call sudo, and they run as root already.
 printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
@@ -24,16 +27,11 @@ for image in $IMAGES; do
 done
 
 # The kernel's options are not in Debian's package, so the tests cannot look at them.
-cat >/var/lib/e2e/system.yaml <<END
+cat >$home/system.yaml <<END
 os: Linux
 kernelSpec:
   versions: [".*"]
 END
-{
-    cat /node/etc/kubelet.yaml
-    echo "cgroupDriver: systemd"
-    echo "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock"
-} >/var/lib/e2e/kubelet.yaml
 
 # For the tests about swap; without them, kubelet does not use it.
 dd if=/dev/zero of=/swap bs=1M count=256 status=none

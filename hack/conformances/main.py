@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodes.cache import REPOSITORY, say
-from nodes.machine import booted
 from nodes.shell import NodeError
 
 from conformances.adaptation import versions as versions_here
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from conformances.suites import Place
 
 PAGE = REPOSITORY / "docs/conformance.md"
-# Longer than all suites of one node together.
-LIMIT_S = 4 * 3600
 
 
 def main(argv: list[str]) -> int:
@@ -100,8 +97,7 @@ def _run_all(suites: list[Suite], file: Path) -> bool:
                 # The guest of the suites before has served its purpose.
                 stack.close()
                 place = suite.place
-                machine = stack.enter_context(booted(place.node, limit_s=LIMIT_S))
-                stack.enter_context(place.prepared(machine))
+                machine = stack.enter_context(place.machine())
             result = _run(suite, machine)
             save(file, result)
             print(text_of(result), flush=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from conformances import adaptation, containerd, e2e_node
 from conformances.e2e_node import Specs
+from conformances.versions import runtime_versions
 from conformances.ways import INSTEAD, WITH, WITHOUT
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A node on which suites run, what it needs for them, and its versions."""
+    """Where suites run: a node that is booted and prepared for them."""
 
     node: Node
-    prepared: Callable[[Machine], AbstractContextManager[None]]
+    machine: Callable[[], AbstractContextManager[Machine]]
     versions: Callable[[Machine], dict[str, str]]
 
 
@@ -46,12 +47,10 @@ class Suite:
 
 
 OF_CONTAINERD = Place(
-    node=containerd.NODE,
-    prepared=containerd.prepared,
-    versions=e2e_node.runtime_versions,
+    node=containerd.NODE, machine=containerd.machine, versions=runtime_versions
 )
 OF_KUBERNETES = Place(
-    node=e2e_node.NODE, prepared=e2e_node.prepared, versions=e2e_node.versions
+    node=e2e_node.NODE, machine=e2e_node.machine, versions=e2e_node.versions
 )
 
 

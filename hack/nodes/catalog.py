@@ -37,7 +37,6 @@ class Node:
     the runtime's configuration in guest/etc, `nri` whether the runtime offers NRI.
     `programs` are those that Debian lacks (programs.py); where Debian has a program of
     the same name, it is not used. `kubelet` says whether the node joins a cluster.
-    `memory_mb` is the guest's memory.
     """
 
     name: str
@@ -51,7 +50,6 @@ class Node:
     nri: bool = True
     programs: tuple[str, ...] = ("crictl",)
     kubelet: bool = False
-    memory_mb: int = 2048
 
 
 NODES = {

@@ -272,7 +272,7 @@ def booted(
         *("-serial", f"file:{log}", "-device", "virtio-serial-pci"),
         *("-chardev", f"socket,id=port,path={port},server=on,wait=off"),
         *("-device", "virtserialport,chardev=port,name=nriplugin.node"),
-        *("-m", str(node.memory_mb), *joined.options),
+        *joined.options,
         append=joined.append,
     )
     argv = [*DIE_WITH_PARENT, "timeout", "--signal=KILL", str(int(limit_s)), *qemu]
