@@ -1,6 +1,8 @@
 # Runs in the guest, once: makes it a machine on which Kubernetes' own tests of a node
-# can run. They start kubelet by themselves; the API server is that of the node's cluster.
+# can run. The API server is that of the node's cluster. kubelet is started as the tests
+# would start it: they find its unit by the name, and its configuration beside themselves.
 set -e
+. /node/settings
 home=/var/lib/e2e
 mkdir -p $home/report
 /node/bin/kubernetes stop
@@ -8,14 +10,14 @@ mkdir -p $home/report
 # The value of a word such as node.api=6443 on the kernel's command line.
 told() { sed -n "s/.*\bnode\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
 
-# The tests look for kubelet beside their own program.
 cp /with/e2e_node.test $home/
-ln -s /node/bin/kubelet $home/kubelet
 echo "--host=https://10.0.2.2:$(told api) --bearer-token=$(told token)" >$home/cluster
-cp /etc/kubernetes/kubelet.yaml $home/kubelet.yaml
-# They ask kubelet for its configuration on the usual port.
-systemd-run -q --unit=usual-port --socket-property=ListenStream=127.0.0.1:10250 \
-    /usr/lib/systemd/systemd-socket-proxyd "127.0.0.1:$(told kubelet)"
+mkdir $home/kubelet.conf.d $home/static-pods
+{
+    cat /etc/kubernetes/kubelet.yaml
+    echo "readOnlyPort: 10255"
+    echo "staticPodPath: $home/static-pods"
+} >$home/kubelet-config
 
 # The tests call sudo, and they run as root already.
 printf '#!/bin/sh\nexec "$@"\n' >/usr/local/bin/sudo
@@ -38,3 +40,8 @@ dd if=/dev/zero of=/swap bs=1M count=256 status=none
 chmod 600 /swap
 mkswap -q /swap
 swapon /swap
+
+systemd-run -q --unit=kubelet-e2e --slice=runtime.slice --remain-after-exit \
+    -p Delegate=true -p KillMode=process -p StandardError=append:/var/log/kubelet.log -E "PATH=$PATH" \
+    /node/bin/kubelet --kubeconfig=/etc/kubernetes/kubeconfig --config=$home/kubelet-config \
+    --config-dir=$home/kubelet.conf.d --hostname-override="$NAME" --node-ip=10.0.2.15

@@ -8,6 +8,7 @@ kubelet and the tests run in the guest.
 from __future__ import annotations
 
 import signal
+import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from nodes.cache import say
 from nodes.catalog import NODES
-from nodes.machine import booted
-from nodes.main import cluster_of
+from nodes.control_plane import shared
+from nodes.machine import booted, build
 from nodes.programs import program
 from nodes.shell import NodeError
 
 from conformances.junit import parse_junit
+from conformances.network import ADDRESS, forwarded, own_network
 from conformances.outcomes import Run
 from conformances.versions import runtime_versions
 from conformances.ways import INSTEAD, plugin_of
@@ -41,13 +43,13 @@ IMAGES = (
 )
 HOME = "/var/lib/e2e"
 LOG = "/var/log/e2e-node.log"
-KUBELET_LOG = "/var/log/e2e-node-kubelet.log"
 JUNIT = f"{HOME}/report/junit.xml"
 DROP_IN = f"{HOME}/kubelet.conf.d/50-off.conf"
 START = f'cd {HOME} && exec ./e2e_node.test $(cat cluster) "$@"'
 # How ginkgo's output tells that a spec has ended.
 ENDED = r"^(•|S) \["
 POLL_S = 5
+PORT = "node.kubelet="
 # Beyond the time limit, the suite still cleans up and writes its report.
 GRACE_S = 300
 KUBELET_S = 120
@@ -81,17 +83,34 @@ class Specs:
 @contextmanager
 def machine() -> Iterator[Machine]:
     """Boot a node of a cluster of its own, on which the tests can run."""
+    tests = program("e2e-node")
+    # What is missing is downloaded before the network is left.
+    for name in ("control-plane", "kubectl"):
+        program(name)
+    build(NODE)
+    home = Path(tempfile.mkdtemp(prefix="nriplugin-cluster-"))
     with (
-        cluster_of(NODE) as endpoint,
-        booted(NODE, program("e2e-node"), LIMIT_S, endpoint=endpoint) as guest,
+        own_network(),
+        shared(home) as cluster,
+        booted(NODE, tests, LIMIT_S, endpoint=cluster.endpoint) as guest,
+        forwarded(_port(guest)),
     ):
+        # The API server has this file as its /etc/hosts.
+        (cluster.directory / "hosts").write_text(f"{ADDRESS} {NODE.name}\n")
         guest.check(
             "sh",
             stdin=PREPARE.read_text(),
             env={"IMAGES": " ".join(IMAGES)},
-            timeout_s=300,
+            timeout_s=600,
         )
         yield guest
+
+
+def _port(guest: Machine) -> int:
+    """Return kubelet's port, which is the same in the guest and on this machine."""
+    words = guest.check("cat", "/proc/cmdline").split()
+    (port,) = (word.removeprefix(PORT) for word in words if word.startswith(PORT))
+    return int(port)
 
 
 def run_specs(guest: Machine, way: str, specs: Specs) -> Run:
@@ -102,7 +121,7 @@ def run_specs(guest: Machine, way: str, specs: Specs) -> Run:
         guest.check("mkdir", "-p", str(Path(DROP_IN).parent))
         guest.write(DROP_IN, OFF)
     began = time.monotonic()
-    with plugin_of(way, guest), _kubelet(guest):
+    with plugin_of(way, guest):
         guest.write(LOG, "")
         options = [
             *("--start-services=false", "--prepull-images=false"),
@@ -122,28 +141,6 @@ def run_specs(guest: Machine, way: str, specs: Specs) -> Run:
         raise NodeError(f"e2e_node.test wrote no report; the end of its log:\n{end}")
     seconds = time.monotonic() - began
     return Run(way, parse_junit(report), seconds, whole=seconds < specs.limit_s)
-
-
-@contextmanager
-def _kubelet(guest: Machine) -> Iterator[None]:
-    """Run kubelet as the tests start it, so that they can restart it."""
-    guest.write(KUBELET_LOG, "")
-    options = (
-        *("--run-kubelet-mode", f"--node-name={NODE.name}"),
-        *(f"--report-dir={HOME}/report", f"--kubelet-config-file={HOME}/kubelet.yaml"),
-    )
-    pid = guest.spawn("sh", "-c", START, "sh", *options, log=KUBELET_LOG)
-    try:
-        deadline = time.monotonic() + KUBELET_S
-        while guest.run("python3", "-c", HEALTHY).code != 0:
-            if guest.poll(pid) is not None or time.monotonic() > deadline:
-                log = guest.run("tail", "-n", "20", KUBELET_LOG).stdout
-                raise NodeError(f"kubelet does not serve:\n{log}")
-            time.sleep(1)
-        yield
-    finally:
-        if guest.poll(pid) is None:
-            guest.stop(pid)
 
 
 def _wait(guest: Machine, pid: int, way: str, limit_s: int) -> None:
