@@ -128,7 +128,9 @@ def run_specs(guest: Machine, way: str, specs: Specs) -> Run:
             f"--report-dir={HOME}/report",
             f"--system-spec-file={HOME}/system.yaml",
             "--container-runtime-endpoint=unix:///run/containerd/containerd.sock",
-            *("--ginkgo.v", "--ginkgo.no-color", f"--ginkgo.junit-report={JUNIT}"),
+            # The seed makes the order the same in all runs.
+            *("--ginkgo.seed=1", "--ginkgo.v", "--ginkgo.no-color"),
+            f"--ginkgo.junit-report={JUNIT}",
             f"--ginkgo.timeout={specs.limit_s}s",
             *(f"--ginkgo.focus={each}" for each in specs.focus),
             *(f"--ginkgo.skip={each}" for each in specs.skip),

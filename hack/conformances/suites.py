@@ -54,6 +54,9 @@ OF_KUBERNETES = Place(
 )
 
 
+RESIZE = "Pod InPlace Resize Container"
+
+
 def _specs(
     name: str, about: str, specs: Specs, ways: tuple[str, ...] = (WITHOUT, WITH)
 ) -> Suite:
@@ -86,6 +89,20 @@ SUITES = {
             about="containerd's tests of NRI plugins",
             place=OF_CONTAINERD,
             run=partial(containerd.run_tests, focus=containerd.NRI),
+        ),
+        _specs(
+            "kubelet",
+            "a few of each of the suites below, for who has half an hour",
+            Specs(
+                focus=(
+                    "MemoryQoS.*should set memory.low = requests.memory for Burstable",
+                    "MemoryQoS.*should set memory.high for Burstable pod using formula",
+                    f"{RESIZE} guaranteed qos - 1 container.*no restart resizing cpu$",
+                    f"{RESIZE} burstable pods - 1 container.*no restart resizing all",
+                    "Kubelet Cgroup Manager.*On scheduling a Burstable Pod",
+                    r"Swap.*NodeSwap\] +with configuration QOS Burstable \[",
+                )
+            ),
         ),
         _specs(
             "memory-qos",
@@ -142,11 +159,9 @@ SUITES = {
             "in-place resizes of pods",
             Specs(
                 focus=(
-                    "Pod InPlace Resize Container.*guaranteed qos - 1 container with"
-                    " resize policy no restart resizing",
-                    "Pod InPlace Resize Container.*burstable pods - 1 container with"
-                    " all requests & limits set and resize policy no restart resizing",
-                    "Pod InPlace Resize Container.*guaranteed pods with multiple",
+                    f"{RESIZE} guaranteed qos - 1 container.*no restart resizing",
+                    f"{RESIZE} burstable pods - 1 container.*no restart resizing",
+                    f"{RESIZE} guaranteed pods with multiple",
                 )
             ),
         ),
