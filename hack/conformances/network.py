@@ -54,9 +54,9 @@ def forwarded(port: int) -> Iterator[None]:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = server.accept()
-                node = socket.create_connection(("127.0.0.1", port))
-                for ends in ((client, node), (node, client)):
-                    threading.Thread(target=_copy, args=ends, daemon=True).start()
+                threading.Thread(
+                    target=_serve, args=(client, port), daemon=True
+                ).start()
 
     threading.Thread(target=accept, daemon=True).start()
     try:
@@ -65,6 +65,18 @@ def forwarded(port: int) -> Iterator[None]:
         # A thread that waits in accept() does not notice that a socket was closed.
         server.shutdown(socket.SHUT_RDWR)
         server.close()
+
+
+def _serve(client: socket.socket, port: int) -> None:
+    with (
+        contextlib.suppress(OSError),
+        client,
+        socket.create_connection(("127.0.0.1", port)) as node,
+    ):
+        back = threading.Thread(target=_copy, args=(node, client), daemon=True)
+        back.start()
+        _copy(client, node)
+        back.join()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

@@ -1,19 +1,20 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import socket
+from pathlib import Path
 
 import pytest
 from conformances.comparing import compare
 from conformances.gotest import parse_go_test
 from conformances.junit import parse_junit
 from conformances.main import main
+from conformances.network import ADDRESS, forwarded, own_network
 from conformances.outcomes import FAILED, PASSED, SKIPPED, Outcome, Run
 from conformances.record import Result, load, save
 from conformances.tables import BEGIN, END, markdown_of, replace_generated
 from conformances.ways import WITH, WITHOUT
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from support.needs import need
 
 GO = """\
 === RUN   TestOne
@@ -114,3 +115,21 @@ def test_an_unknown_suite_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> No
         main(["--suite", "none"])
     assert ended.value.code == 2
     assert "'none', expected one of adaptation" in capsys.readouterr().err
+
+
+def test_a_node_has_an_address_that_is_not_loopback() -> None:
+    """What listens on loopback is reached at the address, in that network only."""
+    if os.geteuid() != 0:
+        need("root", "a network namespace is made by root")
+    outside = Path("/proc/self/ns/net").readlink()
+    with own_network(), socket.create_server(("127.0.0.1", 0)) as node:
+        assert Path("/proc/self/ns/net").readlink() != outside
+        port = node.getsockname()[1]
+        with forwarded(port), socket.create_connection((ADDRESS, port)) as client:
+            served, _ = node.accept()
+            with served:
+                client.sendall(b"ask")
+                assert served.recv(10) == b"ask"
+                served.sendall(b"answer")
+                assert client.recv(10) == b"answer"
+    assert Path("/proc/self/ns/net").readlink() == outside
