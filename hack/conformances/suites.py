@@ -92,14 +92,14 @@ SUITES = {
         ),
         _specs(
             "kubelet",
-            "a few of each of the suites below, for who has half an hour",
+            "some of the specs of the suites below, for who has half an hour",
             Specs(
                 focus=(
                     "MemoryQoS.*should set memory.low = requests.memory for Burstable",
+                    "MemoryQoS.*should set memory.min for Guaranteed pod containers",
                     "MemoryQoS.*should set memory.high for Burstable pod using formula",
-                    f"{RESIZE} guaranteed qos - 1 container.*no restart resizing cpu$",
-                    f"{RESIZE} burstable pods - 1 container.*no restart resizing all",
-                    "Kubelet Cgroup Manager.*On scheduling a Burstable Pod",
+                    "MemoryQoS.*should NOT set memory.high for Guaranteed pod",
+                    "Kubelet Cgroup Manager.*Top level QoS containers",
                     r"Swap.*NodeSwap\] +with configuration QOS Burstable \[",
                 )
             ),
