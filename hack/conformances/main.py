@@ -33,12 +33,14 @@ def main(argv: list[str]) -> int:
     if args.list:
         for suite in SUITES.values():
             where = suite.place.node.name if suite.place is not None else "here"
-            print(f"{suite.name:19} {where:14} {suite.about}")
+            when = "long" if suite.long else ""
+            print(f"{suite.name:19} {where:18} {when:4} {suite.about}")
         return 0
     file = args.output or default_file()
+    short = [suite for suite in SUITES.values() if not suite.long]
     try:
         if not args.write_docs or args.suite:
-            different = _run_all(args.suite or list(SUITES.values()), file)
+            different = _run_all(args.suite or short, file)
         else:
             different = False
         if args.write_docs:
@@ -61,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         type=_suite,
         metavar="NAME",
-        help="only this suite; may be repeated",
+        help="this suite, which may be a long one; may be repeated",
     )
     parser.add_argument("--list", action="store_true", help="the suites there are")
     parser.add_argument(

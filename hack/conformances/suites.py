@@ -35,7 +35,8 @@ class Suite:
     """Tests of another project, run once in each of `ways`.
 
     `place` is None for a suite that runs on this machine. `explained` has the reason of
-    each known difference, by a regular expression for the test's name.
+    each known difference, by a regular expression for the test's name. A suite that is
+    `long` is run only if the user names it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Suite:
     place: Place | None = None
     ways: tuple[str, ...] = (WITHOUT, WITH)
     explained: Mapping[str, str] = field(default_factory=dict)
+    long: bool = False
 
 
 OF_CONTAINERD = Place(
@@ -58,7 +60,12 @@ RESIZE = "Pod InPlace Resize Container"
 
 
 def _specs(
-    name: str, about: str, specs: Specs, ways: tuple[str, ...] = (WITHOUT, WITH)
+    name: str,
+    about: str,
+    specs: Specs,
+    ways: tuple[str, ...] = (WITHOUT, WITH),
+    *,
+    long: bool = True,
 ) -> Suite:
     return Suite(
         name=name,
@@ -66,6 +73,7 @@ def _specs(
         place=OF_KUBERNETES,
         run=partial(e2e_node.run_specs, specs=specs),
         ways=ways,
+        long=long,
     )
 
 
@@ -103,6 +111,7 @@ SUITES = {
                     r"Swap.*NodeSwap\] +with configuration QOS Burstable \[",
                 )
             ),
+            long=False,
         ),
         _specs(
             "memory-qos",
