@@ -49,3 +49,21 @@ def compare(runs: Sequence[Run], explained: Mapping[str, str]) -> list[Row]:
 
 def _reason(name: str, explained: Mapping[str, str]) -> str:
     return next((why for rule, why in explained.items() if re.search(rule, name)), "")
+
+
+def condense(rows: Sequence[Row]) -> list[Row]:
+    """Return rows with a test's sub-tests in its own row, where all of them are alike.
+
+    The names of sub-tests are those of Go: the test's, a slash, and more.
+    """
+    alike: dict[str, list[Row]] = {}
+    for row in rows:
+        alike.setdefault(row.test.partition("/")[0], []).append(row)
+    condensed = []
+    for name, group in alike.items():
+        if group[0].test == name and len({row.results for row in group}) == 1:
+            parts = f" and its {len(group) - 1} parts" if len(group) > 1 else ""
+            condensed.append(Row(f"{name}{parts}", group[0].results, group[0].why))
+        else:
+            condensed += group
+    return condensed

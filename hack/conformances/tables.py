@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from conformances.comparing import Row, compare
+from conformances.comparing import Row, compare, condense
 from conformances.suites import SUITES
 
 if TYPE_CHECKING:
@@ -60,12 +60,17 @@ def _section(result: Result) -> Iterator[str]:
     yield ""
     yield f"| test | {' | '.join(run.way for run in result.runs)} | |"
     yield f"|---|{'---|' * len(result.runs)}---|"
-    for row in rows:
+    for row in condense(rows):
         note = "same" if row.same else row.why or "**different**"
         if row.same and row.results[0] != "passed":
-            note = f"same: {_short(result.runs[0].tests[row.test].message)}"
+            note = f"same: {_short(_message(result, row.test))}"
         yield f"| {_cell(row.test)} | {' | '.join(row.results)} | {_cell(note)} |"
     yield ""
+
+
+def _message(result: Result, test: str) -> str:
+    outcome = result.runs[0].tests.get(test)
+    return outcome.message if outcome is not None else ""
 
 
 def _summary(result: Result, rows: list[Row]) -> str:

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from conformances.comparing import compare
+from conformances.comparing import compare, condense
 from conformances.gotest import parse_go_test
 from conformances.junit import parse_junit
 from conformances.main import main
@@ -84,6 +84,17 @@ def test_only_unexplained_differences_are_defects() -> None:
     assert {name for name, row in rows.items() if row.defect} == {"b"}
     assert {name for name, row in rows.items() if row.same} == {"a", "d"}
     assert rows["c"].why == "because"
+
+
+def test_parts_are_told_only_if_one_is_different() -> None:
+    """A test stands for its parts, unless they end differently."""
+    names = ("a", "a/1", "a/2", "b", "b/1", "with/in a name")
+    without = run_of(WITHOUT, **dict.fromkeys(names, PASSED))
+    with_it = run_of(WITH, **{**dict.fromkeys(names, PASSED), "b/1": FAILED})
+    rows = condense(compare([without, with_it], {}))
+    assert [row.test for row in rows] == [
+        *("a and its 2 parts", "b", "b/1", "with/in a name")
+    ]
 
 
 def test_a_result_replaces_that_of_its_suite(tmp_path: Path) -> None:
