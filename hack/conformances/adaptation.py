@@ -9,6 +9,7 @@ by it, too, and its answers are merged with those of the test's own plugins.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -49,7 +50,7 @@ def program() -> Path:
     """Return the compiled tests."""
 
     def build(directory: Path) -> None:
-        module = Path(_go("list", "-m", "-f", "{{.Dir}}", MODULE).strip())
+        module = Path(json.loads(_go("mod", "download", "-json", MODULE))["Dir"])
         copy = directory / "nri"
         # Without the modes of the module cache, where nothing may be written.
         shutil.copytree(module, copy, copy_function=shutil.copyfile)
