@@ -21,6 +21,8 @@ APPLETS = (
     *("sh", "sleep", "cat", "echo", "env", "dd", "true", "false", "mkdir", "ls"),
     # What critest runs.
     *("top", "touch", "stat"),
+    # What Kubernetes' own tests of a node run.
+    *("cut", "df", "find", "free", "grep", "head", "mount", "seq", "tail", "xargs"),
 )
 
 

@@ -71,7 +71,10 @@ NODES = {
             kernel="forky",
             runtime="containerd",
             config="containerd-2.toml",
-            programs=("crictl", "containerd", "runc", "memory-qos"),
+            programs=(
+                *("crictl", "containerd", "runc", "memory-qos"),
+                "containerd-integration",
+            ),
         ),
         Node(
             name="containerd-1.7",

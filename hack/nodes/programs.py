@@ -105,6 +105,18 @@ PROGRAMS = {
                 for each in ("containerd", "containerd-shim-runc-v2", "ctr")
             },
         ),
+        # containerd's own tests of a running containerd.
+        Program(
+            name="containerd-integration",
+            module="containerd-integration",
+            about="about two minutes after containerd",
+            packages={
+                "containerd-integration.test": (
+                    "github.com/containerd/containerd/v2/integration"
+                )
+            },
+            test=True,
+        ),
         Program(
             name="runc",
             module="runc",

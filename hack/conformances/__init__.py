@@ -1,0 +1,1 @@
+"""Suites of other projects, run with nriplugin and without it, and compared."""

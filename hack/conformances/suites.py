@@ -1,0 +1,178 @@
+"""The suites there are: what each runs, where, in which ways, and known differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from conformances import adaptation, containerd, e2e_node
+from conformances.e2e_node import Specs
+from conformances.versions import runtime_versions
+from conformances.ways import INSTEAD, WITH, WITHOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from nodes.catalog import Node
+    from nodes.machine import Machine
+
+    from conformances.outcomes import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where suites run: a node that is booted and prepared for them."""
+
+    node: Node
+    machine: Callable[[], AbstractContextManager[Machine]]
+    versions: Callable[[Machine], dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Tests of another project, run once in each of `ways`.
+
+    `place` is None for a suite that runs on this machine. `explained` has the reason of
+    each known difference, by a regular expression for the test's name. A suite that is
+    `long` is run only if the user names it.
+    """
+
+    name: str
+    about: str
+    run: Callable[..., Run]
+    place: Place | None = None
+    ways: tuple[str, ...] = (WITHOUT, WITH)
+    explained: Mapping[str, str] = field(default_factory=dict)
+    long: bool = False
+
+
+OF_CONTAINERD = Place(
+    node=containerd.NODE, machine=containerd.machine, versions=runtime_versions
+)
+OF_KUBERNETES = Place(
+    node=e2e_node.NODE, machine=e2e_node.machine, versions=e2e_node.versions
+)
+
+
+RESIZE = "Pod InPlace Resize Container"
+
+
+def _specs(
+    name: str,
+    about: str,
+    specs: Specs,
+    ways: tuple[str, ...] = (WITHOUT, WITH),
+    *,
+    long: bool = True,
+) -> Suite:
+    return Suite(
+        name=name,
+        about=about,
+        place=OF_KUBERNETES,
+        run=partial(e2e_node.run_specs, specs=specs),
+        ways=ways,
+        long=long,
+    )
+
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        Suite(
+            name="adaptation",
+            about="NRI's own tests of its runtime side, nriplugin among the plugins",
+            run=adaptation.run_tests,
+            explained=adaptation.EXPLAINED,
+        ),
+        Suite(
+            name="containerd-updates",
+            about="containerd's tests of UpdateContainerResources",
+            place=OF_CONTAINERD,
+            run=partial(containerd.run_tests, focus=containerd.UPDATES),
+        ),
+        Suite(
+            name="containerd-nri",
+            about="containerd's tests of NRI plugins",
+            place=OF_CONTAINERD,
+            run=partial(containerd.run_tests, focus=containerd.NRI),
+        ),
+        _specs(
+            "kubelet",
+            "some of the specs of the suites below, for who has half an hour",
+            Specs(
+                focus=(
+                    "MemoryQoS.*should set memory.low = requests.memory for Burstable",
+                    "MemoryQoS.*should set memory.min for Guaranteed pod containers",
+                    "MemoryQoS.*should set memory.high for Burstable pod using formula",
+                    "MemoryQoS.*should NOT set memory.high for Guaranteed pod",
+                    "Kubelet Cgroup Manager.*Top level QoS containers",
+                    r"Swap.*NodeSwap\] +with configuration QOS Burstable \[",
+                )
+            ),
+            long=False,
+        ),
+        _specs(
+            "memory-qos",
+            "kubelet's MemoryQoS: a part of each group of its specs",
+            Specs(
+                focus=(
+                    "MemoryQoS.*should set memory.low = requests.memory for Burstable",
+                    "MemoryQoS.*should set memory.min for Guaranteed pod containers",
+                    "MemoryQoS.*should propagate memory protection through QoS",
+                    "MemoryQoS.*should set memory.high for Burstable pod using formula",
+                    "MemoryQoS.*should NOT set memory.high for Guaranteed pod",
+                    "MemoryQoS.*should reset memory protection to 0 when MemoryQoS is",
+                    "MemoryQoS.*should clear stale memory.high when MemoryQoS is dis",
+                    "MemoryQoS.*should set memory.high after updating",
+                    "MemoryQoS.*should correctly compute memory.high for various",
+                    "MemoryQoS.*should NOT set memory protection when policy is None",
+                    "MemoryQoS.*should include burstable requests in kubepods root",
+                    "MemoryQoS.*should update pod-level memory.low after Burstable",
+                )
+            ),
+        ),
+        _specs(
+            "memory-qos-instead",
+            "the same values by nriplugin's memoryQoS, kubelet's feature being off",
+            Specs(
+                focus=(
+                    "MemoryQoS.*should set memory.high for Burstable pod using formula",
+                    "MemoryQoS.*should NOT set memory.high for Guaranteed pod",
+                )
+            ),
+            ways=(WITHOUT, INSTEAD),
+        ),
+        _specs(
+            "reconciliation",
+            "who resets which file of kubepods.slice, and when",
+            Specs(focus=("Cgroup reconciliation",)),
+        ),
+        _specs(
+            "cgroups",
+            "the cgroups of QoS classes and pods, and OOM scores",
+            Specs(
+                focus=("Kubelet Cgroup Manager", "Validate OOM score adjustments"),
+                # These run images other than busybox.
+                skip=("burstable container's oom", "guaranteed container's oom"),
+            ),
+        ),
+        _specs(
+            "swap",
+            "swap of pods of each QoS class",
+            Specs(focus=("Swap.*with configuration", "Swap.*with a critical pod")),
+        ),
+        _specs(
+            "resize",
+            "in-place resizes of pods",
+            Specs(
+                focus=(
+                    f"{RESIZE} guaranteed qos - 1 container.*no restart resizing",
+                    f"{RESIZE} burstable pods - 1 container.*no restart resizing",
+                    f"{RESIZE} guaranteed pods with multiple",
+                )
+            ),
+        ),
+    )
+}

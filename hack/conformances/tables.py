@@ -1,0 +1,99 @@
+"""Results as a table for a terminal, and as Markdown for the documentation."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from conformances.comparing import Row, compare, condense
+from conformances.suites import SUITES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from conformances.record import Result
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+WIDTH = 78
+
+
+def rows_of(result: Result) -> list[Row]:
+    """Compare the runs of a result."""
+    suite = SUITES.get(result.suite)
+    return compare(result.runs, suite.explained if suite is not None else {})
+
+
+def text_of(result: Result) -> str:
+    """Return a table for a terminal."""
+    lines = [f"{result.suite}: {_versions(result)}"]
+    for row in rows_of(result):
+        same = "same" if row.same else "explained" if row.why else "DIFFERENT"
+        lines.append(f"  {same:10} {' | '.join(row.results):20} {row.test[:WIDTH]}")
+        if row.defect:
+            lines += (
+                f"             {run.way}: {run.tests[row.test].message}"
+                for run in result.runs
+                if row.test in run.tests and run.tests[row.test].message
+            )
+    return "\n".join(lines)
+
+
+def markdown_of(results: Iterable[Result]) -> str:
+    """Return the generated part of the page."""
+    parts = [line for result in results for line in _section(result)]
+    return "\n".join([BEGIN, *parts, END])
+
+
+def replace_generated(page: str, generated: str) -> str:
+    """Return a page with another generated part."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + generated + after
+
+
+def _section(result: Result) -> Iterator[str]:
+    rows = rows_of(result)
+    about = SUITES[result.suite].about if result.suite in SUITES else ""
+    yield f"\n### {result.suite}\n"
+    yield f"{about[:1].upper()}{about[1:]}. {result.date}; {_versions(result)}.\n"
+    yield _summary(result, rows)
+    yield ""
+    yield f"| test | {' | '.join(run.way for run in result.runs)} | |"
+    yield f"|---|{'---|' * len(result.runs)}---|"
+    for row in condense(rows):
+        note = "same" if row.same else row.why or "**different**"
+        if row.same and row.results[0] != "passed":
+            note = f"same: {_short(_message(result, row.test))}"
+        yield f"| {_cell(row.test)} | {' | '.join(row.results)} | {_cell(note)} |"
+    yield ""
+
+
+def _message(result: Result, test: str) -> str:
+    outcome = result.runs[0].tests.get(test)
+    return outcome.message if outcome is not None else ""
+
+
+def _summary(result: Result, rows: list[Row]) -> str:
+    different = sum(not row.same for row in rows)
+    minutes = sum(run.seconds for run in result.runs) / 60
+    text = (
+        f"{len(rows)} tests, {different} of them different, "
+        f"{sum(row.defect for row in rows)} without an explanation; "
+        f"{minutes:.0f} minutes in all."
+    )
+    for run in result.runs:
+        if not run.whole:
+            text += f" The run {run.way} was ended by its time limit."
+    return " ".join([text, *(note for run in result.runs for note in run.notes)])
+
+
+def _versions(result: Result) -> str:
+    return ", ".join(f"{name} {version}" for name, version in result.versions.items())
+
+
+def _short(text: str, limit: int = 160) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"([|<>*_])", r"\\\1", text) if not text.startswith("**") else text
