@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.cluster import Cluster, Levels
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1800)]
 each_node = on_nodes("kubernetes", "kubernetes-systemd", "kubernetes-crio")
 
 OVERHEAD = cpu_memory("100m", "32Mi")

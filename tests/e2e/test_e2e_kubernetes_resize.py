@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from support.cluster import Cluster
 
 NODES = ("kubernetes", "kubernetes-systemd", "kubernetes-crio")
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1800)]
 each_node = on_nodes(*NODES)
 
 CONFIG_FILE = "/etc/nriplugin-resize.yaml"
