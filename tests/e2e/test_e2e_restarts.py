@@ -27,7 +27,7 @@ RESOURCES = {"cpu_shares": 2048, "cpu_quota": 30_000, "cpu_period": 100_000}
 @pytest.fixture(scope="module")
 def pod(kubelet: Kubelet) -> Iterator[Pod]:
     """One for all tests; each leaves the containers that it made to the next."""
-    with kubelet.sandbox("Burstable", "crun") as pod:
+    with kubelet.sandbox("Burstable") as pod:
         yield pod
 
 
