@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from conformances.record import Result
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-WIDTH = 78
+WIDTH = 110
 
 
 def rows_of(result: Result) -> list[Row]:
