@@ -79,7 +79,7 @@ def _summary(result: Result, rows: list[Row]) -> str:
     text = (
         f"{len(rows)} tests, {different} of them different, "
         f"{sum(row.defect for row in rows)} without an explanation; "
-        f"{minutes:.0f} minutes in all."
+        f"{max(minutes, 1):.0f} min in all."
     )
     for run in result.runs:
         if not run.whole:
