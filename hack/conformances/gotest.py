@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from conformances.outcomes import FAILED, PASSED, SKIPPED, Outcome
 
@@ -40,4 +41,13 @@ def _shorten(result: str, lines: list[str]) -> str:
     if result == PASSED:
         return ""
     kept = [line for line in lines if line and not line.startswith("===")]
-    return " ".join(kept[-_LINES:])[:600]
+    # The library by which many tests compare values tells where, what, and which test.
+    wrong = next(
+        (at for at, line in enumerate(kept) if line.startswith("Error:")), None
+    )
+    if wrong is None:
+        kept = kept[-_LINES:]
+    else:
+        told = takewhile(lambda line: not line.startswith("Test:"), kept[wrong:])
+        kept = [*told][:_LINES]
+    return " ".join(" ".join(kept).split())[:600]

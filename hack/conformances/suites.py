@@ -96,11 +96,19 @@ SUITES = {
             name="containerd-nri",
             about="containerd's tests of NRI plugins",
             place=OF_CONTAINERD,
-            run=partial(containerd.run_tests, focus=containerd.NRI),
+            run=partial(
+                containerd.run_tests, focus=containerd.NRI, skip=containerd.RESTARTING
+            ),
+        ),
+        Suite(
+            name="containerd-restarts",
+            about="containerd's tests of NRI plugins and pods over its own restart",
+            place=OF_CONTAINERD,
+            run=partial(containerd.run_tests, focus=containerd.RESTARTING),
         ),
         _specs(
             "kubelet",
-            "some of the specs of the suites below, for who has half an hour",
+            "some specs of each of the long suites but resize and reconciliation",
             Specs(
                 focus=(
                     "MemoryQoS.*should set memory.low = requests.memory for Burstable",

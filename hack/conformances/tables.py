@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from conformances.record import Result
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-WIDTH = 78
+WIDTH = 110
 
 
 def rows_of(result: Result) -> list[Row]:
@@ -79,7 +79,7 @@ def _summary(result: Result, rows: list[Row]) -> str:
     text = (
         f"{len(rows)} tests, {different} of them different, "
         f"{sum(row.defect for row in rows)} without an explanation; "
-        f"{minutes:.0f} minutes in all."
+        f"{max(minutes, 1):.0f} min in all."
     )
     for run in result.runs:
         if not run.whole:

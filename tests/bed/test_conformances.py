@@ -22,7 +22,10 @@ GO = """\
 --- PASS: TestOne (0.10s)
 === RUN   TestTwo
 === RUN   TestTwo/part
-    two_test.go:9: it broke
+    two_test.go:9:
+        Error Trace:	two_test.go:9
+        Error:      	it broke
+        Test:       	TestTwo/part
 --- FAIL: TestTwo (0.20s)
     --- FAIL: TestTwo/part (0.10s)
 === RUN   TestThree
@@ -48,7 +51,7 @@ def test_go_output_tells_each_test() -> None:
     assert parse_go_test(GO) == {
         "TestOne": Outcome(PASSED),
         "TestTwo": Outcome(FAILED),
-        "TestTwo/part": Outcome(FAILED, "two_test.go:9: it broke"),
+        "TestTwo/part": Outcome(FAILED, "Error: it broke"),
         "TestThree": Outcome(SKIPPED, "three_test.go:5: no swap here"),
         "TestFour": Outcome(FAILED, "panic: gone did not end"),
     }
