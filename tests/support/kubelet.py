@@ -53,7 +53,7 @@ OPTIONS = {
 CREATED, RUNNING = 0, 1
 READY = 0
 CALL_S = 330
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 class CallError(Exception):
