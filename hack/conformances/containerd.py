@@ -46,11 +46,12 @@ chmod 600 /swap
 mkswap -q /swap
 swapon /swap
 """
-# The tests stop containerd and expect that the node's service manager starts it.
+# The tests stop containerd and expect that the node's service manager starts it. They
+# look once a second whether it is gone, so it stays away for longer.
 KEEP_RUNNING = f"""
 echo $$ >{CGROUP}/cgroup.procs
 while sleep 1; do
-    pidof containerd >/dev/null || /node/bin/runtime start
+    pidof containerd >/dev/null || {{ sleep 5; /node/bin/runtime start; }}
 done
 """
 OF_TESTS = "/var/run/nri-test.sock"

@@ -41,13 +41,16 @@ def _shorten(result: str, lines: list[str]) -> str:
     if result == PASSED:
         return ""
     kept = [line for line in lines if line and not line.startswith("===")]
-    # The library by which many tests compare values tells where, what, and which test.
+    # The library by which many tests compare values tells where, what, which test, and
+    # what the test says to it.
     wrong = next(
         (at for at, line in enumerate(kept) if line.startswith("Error:")), None
     )
     if wrong is None:
         kept = kept[-_LINES:]
     else:
-        told = takewhile(lambda line: not line.startswith("Test:"), kept[wrong:])
-        kept = [*told][:_LINES]
+        what = [*takewhile(lambda line: not line.startswith("Test:"), kept[wrong:])]
+        after = kept[wrong + len(what) :][1:2]
+        said = [line for line in after if line.startswith("Messages:")]
+        kept = [*what[:_LINES], *said]
     return " ".join(" ".join(kept).split())[:600]

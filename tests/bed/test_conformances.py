@@ -26,6 +26,8 @@ GO = """\
         Error Trace:	two_test.go:9
         Error:      	it broke
         Test:       	TestTwo/part
+        Messages:   	wait for it
+    two_test.go:10: more
 --- FAIL: TestTwo (0.20s)
     --- FAIL: TestTwo/part (0.10s)
 === RUN   TestThree
@@ -51,7 +53,7 @@ def test_go_output_tells_each_test() -> None:
     assert parse_go_test(GO) == {
         "TestOne": Outcome(PASSED),
         "TestTwo": Outcome(FAILED),
-        "TestTwo/part": Outcome(FAILED, "Error: it broke"),
+        "TestTwo/part": Outcome(FAILED, "Error: it broke Messages: wait for it"),
         "TestThree": Outcome(SKIPPED, "three_test.go:5: no swap here"),
         "TestFour": Outcome(FAILED, "panic: gone did not end"),
     }
