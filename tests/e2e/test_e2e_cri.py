@@ -76,6 +76,7 @@ def test_the_calls_were_worth_comparing(said: dict[str, dict[str, Any]]) -> None
     ((name, stats),) = direct["stats"][1]
     assert (name, [one[0] for one in stats[:3]]) == (1, [1, 2, 3])
     assert "alone" in json.dumps(stats)
+    assert "alone" in json.dumps(direct["stats of the pod"])
     assert direct["no container"][0] == "NOT_FOUND"
     assert direct["new method"][0] == "UNIMPLEMENTED"
     assert "127.0.0.1:1" in direct["pull"][1]

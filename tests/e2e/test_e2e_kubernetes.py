@@ -37,44 +37,42 @@ each_node = on_nodes("kubernetes", "kubernetes-systemd", "kubernetes-crio")
 OVERHEAD = cpu_memory("100m", "32Mi")
 
 
-def workloads(node: str) -> list[dict[str, Any]]:
+def workloads(node: str, prefix: str) -> list[dict[str, Any]]:
     """Return one workload of each kind: of every QoS class, with everything in pods.
 
-    The node has one CPU. Limits are high where they can be, because a container's quota
-    holds for runc, too, while it starts the container.
+    The node has one CPU for two sets of them. Limits are high where they can be,
+    because a container's quota holds for runc, too, while it starts the container.
     """
-    small = resources(cpu_memory("50m", "32Mi"), cpu_memory("1", "64Mi"))
-    burstable = resources(cpu_memory("100m", "64Mi"), cpu_memory("1", "128Mi"))
-    guaranteed = resources(limits=cpu_memory("250m", "96Mi"))
-    together = resources(cpu_memory("100m", "96Mi"), cpu_memory("1500m", "192Mi"))
+    small = resources(cpu_memory("20m", "32Mi"), cpu_memory("1", "64Mi"))
+    burstable = resources(cpu_memory("60m", "64Mi"), cpu_memory("1", "128Mi"))
+    guaranteed = resources(limits=cpu_memory("200m", "96Mi"))
+    together = resources(cpu_memory("60m", "96Mi"), cpu_memory("1500m", "192Mi"))
+    web = spec(
+        node,
+        container("app", burstable),
+        init=[
+            container("prepare", small, command=["true"]),
+            sidecar("proxy", small),
+        ],
+    )
+    parts = spec(
+        node,
+        container("one"),
+        container("two", resources({"cpu": "20m"})),
+        resources=together,
+    )
+    heavy = spec(
+        node,
+        container("app", resources({"cpu": "50m"}, cpu_memory("1", "96Mi"))),
+        runtimeClassName="heavy",
+    )
     return [
         runtime_class("heavy", "crun", OVERHEAD),
-        deployment(
-            "web",
-            spec(
-                node,
-                container("app", burstable),
-                init=[
-                    container("prepare", small, command=["true"]),
-                    sidecar("proxy", small),
-                ],
-            ),
-        ),
-        stateful_set("db", spec(node, container("app", guaranteed))),
-        job("batch", spec(node, container("app"))),
-        pod(
-            "together",
-            spec(
-                node,
-                container("one"),
-                container("two", resources({"cpu": "50m"})),
-                resources=together,
-            ),
-        ),
-        pod(
-            "heavy",
-            spec(node, container("app", guaranteed), runtimeClassName="heavy"),
-        ),
+        deployment(f"{prefix}-web", web),
+        stateful_set(f"{prefix}-db", spec(node, container("app", guaranteed))),
+        job(f"{prefix}-batch", spec(node, container("app"))),
+        pod(f"{prefix}-together", parts),
+        pod(f"{prefix}-heavy", heavy),
     ]
 
 
@@ -91,14 +89,16 @@ class Expected(NamedTuple):
 
 
 PODS = {
-    # 100 and 50 milli-CPUs; the init container has ended before.
-    "web": Expected("Burstable", "6", "200000 100000", str(192 << 20)),
-    "db": Expected("Guaranteed", "10", "25000 100000", str(96 << 20)),
+    # 60 and 20 milli-CPUs; the init container has ended before.
+    "web": Expected("Burstable", "4", "200000 100000", str(192 << 20)),
+    "db": Expected("Guaranteed", "8", "20000 100000", str(96 << 20)),
     "batch": Expected("BestEffort", "1", "max 100000", "max"),
-    "together": Expected("Burstable", "4", "150000 100000", str(192 << 20)),
-    # 250 and the overhead of 100.
-    "heavy": Expected("Guaranteed", "14", "35000 100000", str(128 << 20)),
+    "together": Expected("Burstable", "3", "150000 100000", str(192 << 20)),
+    # 50 and the overhead of 100; the overhead is added to limits, too.
+    "heavy": Expected("Burstable", "6", "110000 100000", str(128 << 20)),
 }
+# Above the pods: the whole CPU, and twice the 290 milli-CPUs of Burstable pods.
+ABOVE = {"kubepods": "39", "Burstable": "23", "BestEffort": "1"}
 
 
 class Seen(NamedTuple):
@@ -110,30 +110,24 @@ class Seen(NamedTuple):
 
 @pytest.fixture(scope="module")
 def seen(node: Machine, cluster: Cluster) -> dict[bool, Seen]:
-    """All workloads, without the plugin (False) and with it (True)."""
-    without = run_all(cluster)
-    cluster.clear()
+    """All workloads, without the plugin (False), and once more with it (True).
+
+    The first ones stay, because a pod's end takes a node longer than its start.
+    """
+    without = run_all(cluster, "without")
     with running(node):
-        with_plugin = run_all(cluster)
-    # kubelet removes the first pods in its own time, and then lowers what is above.
-    pods = [with_plugin.pods[name] for name in PODS]
-    levels = keep_looking(
-        lambda: dict(zip(PODS, cluster.all_levels(pods), strict=True)),
-        lambda levels: above(levels) == above(without.levels),
+        return {False: without, True: run_all(cluster, "with")}
+
+
+def run_all(cluster: Cluster, prefix: str) -> Seen:
+    names = [f"{prefix}-{name}" for name in PODS]
+    cluster.apply(*workloads(cluster.node, prefix))
+    found = cluster.running(*names)
+    levels = cluster.all_levels([found[name] for name in names])
+    return Seen(
+        {name: found[f"{prefix}-{name}"] for name in PODS},
+        dict(zip(PODS, levels, strict=True)),
     )
-    return {False: without, True: with_plugin._replace(levels=levels)}
-
-
-def run_all(cluster: Cluster) -> Seen:
-    cluster.apply(*workloads(cluster.node))
-    pods = cluster.running(*PODS)
-    levels = cluster.all_levels([pods[name] for name in PODS])
-    return Seen(pods, dict(zip(PODS, levels, strict=True)))
-
-
-def above(levels: dict[str, Levels]) -> dict[str, Any]:
-    """Return what kubelet writes above the pods."""
-    return {name: (each.kubepods, each.qos) for name, each in levels.items()}
 
 
 @each_node
@@ -161,10 +155,30 @@ def test_containers_have_what_they_have_without_the_plugin(
 
 @each_node
 @pytest.mark.parametrize("name", PODS)
-def test_kubelets_own_cgroups_are_left_to_it(seen: dict[bool, Seen], name: str) -> None:
-    """Pod, QoS class and kubepods are as without the plugin."""
+def test_pods_have_what_they_have_without_the_plugin(
+    seen: dict[bool, Seen], name: str
+) -> None:
+    """A pod's cgroup is kubelet's own."""
     without, with_plugin = (seen[which].levels[name] for which in (False, True))
-    assert with_plugin[:3] == without[:3]
+    assert with_plugin.pod == without.pod
+
+
+@each_node
+def test_what_is_above_the_pods_is_left_to_kubelet(
+    cluster: Cluster, seen: dict[bool, Seen]
+) -> None:
+    """kubelet renews the weights of the QoS classes from time to time."""
+    pods = [seen[True].pods[name] for name in ("web", "batch")]
+
+    def weights() -> dict[str, str]:
+        burstable, best_effort = cluster.all_levels(pods)
+        return {
+            "kubepods": burstable.kubepods["cpu.weight"],
+            "Burstable": burstable.qos["cpu.weight"],
+            "BestEffort": best_effort.qos["cpu.weight"],
+        }
+
+    assert keep_looking(weights, lambda found: found == ABOVE) == ABOVE
 
 
 @each_node
