@@ -367,7 +367,7 @@ def happen(runtime: ModelRuntime, what: str, detail: Any) -> None:
     elif what == "restart":
         runtime.connect(detail)
     elif what == "annotate":
-        runtime.pod = pod_at(annotations=detail)
+        runtime.pod = pod_at(runtime.place.parent, annotations=detail)
     elif what == "update":
         runtime.update(detail)
     else:
@@ -390,7 +390,8 @@ def repair(runtime: ModelRuntime) -> None:
     runtime.plugin.lifecycle.corrections.repair()
 
 
-@settings(max_examples=200)
+@pytest.mark.parametrize("driver", ["cgroupfs", "systemd"])
+@settings(max_examples=150)
 @given(
     st.booleans(),
     theirs_of,
@@ -401,6 +402,7 @@ def repair(runtime: ModelRuntime) -> None:
     st.integers(0, 1000),
 )
 def test_whatever_happens_the_kernel_holds_what_was_asked_for(
+    driver: str,
     shown: bool,
     theirs: dict[str, str],
     annotations: dict[str, str],
@@ -418,7 +420,11 @@ def test_whatever_happens_the_kernel_holds_what_was_asked_for(
     numbers = dict(APP)
     with tempfile.TemporaryDirectory() as state:
         runtime = ModelRuntime(
-            state, shows_unified=shown, order=shuffled(seed), annotations=annotations
+            state,
+            shows_unified=shown,
+            order=shuffled(seed),
+            annotations=annotations,
+            driver=driver,
         )
         runtime.connect(config)
         runtime.create(numbers, theirs)
