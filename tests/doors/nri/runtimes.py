@@ -4,7 +4,8 @@ As containerd with runc: an answer is merged into the container's stored numbers
 `unified`; at every creation and update the files that follow from the numbers are
 written first, and everything in `unified` after them, in any order. With the systemd
 driver, runc has systemd set the unit's weight before all of that: a cpu.idle of 1 in
-`unified` is the weight "idle", and any other weight ends idle.
+`unified` is the weight "idle", and any other weight ends idle. systemd before 252 does
+not know this weight.
 """
 
 from __future__ import annotations
@@ -89,8 +90,10 @@ class ModelRuntime:
         version: str = "",
         read_only: bool = False,
         driver: str = "cgroupfs",
+        systemd_idles: bool = True,
     ) -> None:
         self.facts = FACTS._replace(driver=driver)
+        self.systemd_idles = systemd_idles and driver == "systemd"
         self.place = place = PLACES[driver]
         above = itertools.accumulate(place.container[1:].split("/"), "{}/{}".format)
         self.kernel = Kernel(2, [f"/{path}" for path in above])
@@ -254,7 +257,7 @@ class ModelRuntime:
         made = convert(core_from_nri(numbers)).files
         unified, own = self.spec.unified, self.place.container
         try:
-            if self.facts.driver == "systemd":
+            if self.systemd_idles:
                 idle = unified.get("cpu.idle")
                 if idle == "1" or "cpu.weight" in {**made, **unified}:
                     self.kernel.write(f"{own}/cpu.idle", idle or "0")
