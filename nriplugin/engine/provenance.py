@@ -16,6 +16,7 @@ from nriplugin.engine.allowed_files import OWNABLE
 from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.explicit import explicit_values
+from nriplugin.engine.idle import FILE as IDLE
 from nriplugin.engine.model import CORE_FILES
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ def owned_by_record(
         elif file in unified:
             owned[file] = unified[file]
     if shown:
-        owned.update((file, unified[file]) for file in managed.files if file in unified)
+        # Of cpu.idle the record counts: a runtime may keep 0 for an idle container,
+        # which nriplugin makes idle again after each update (see idle.py).
+        later = (managed.files.keys() & unified.keys()) - {IDLE}
+        owned.update((file, unified[file]) for file in later)
     return owned
 
 

@@ -264,16 +264,20 @@ class Lifecycle:
         pod: Pod,
         container: Container,
         asked: Resources,
+        *,
+        writing: bool = True,
     ) -> Decision:
         """Return the decision about an update.
 
-        `container` is the one that `with_ownership` returned.
+        `container` is the one that `with_ownership` returned. If not `writing`, the
+        decision has no direct writes, even if they are on.
 
         Raises:
             HandlerFailed: a handler could not do its work, and is configured to fail.
         """
         use = self.use_of(entry.cgroup, asked)
-        decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
+        facts = plan.facts if writing else plan.facts._replace(writable=False)
+        decision = decide_update(pod, container, asked, facts, plan.config, use)
         if decision.refused or decision.warnings:
             self.log.note(entry.path, decision)
         return decision

@@ -59,7 +59,15 @@ class Cancellation:
 class PendingUpdate:
     """An update that the runtime is doing."""
 
-    __slots__ = ("become", "before", "noted", "overtaken", "until", "writes")
+    __slots__ = (
+        "become",
+        "before",
+        "noted",
+        "overtaken",
+        "until",
+        "unwritten",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -77,6 +85,9 @@ class PendingUpdate:
         # Whether another thread wrote to the container meanwhile, so that all values
         # have to be written once more at the end.
         self.overtaken = False
+        # Files of the container that should have been written before the update, and
+        # could not be.
+        self.unwritten: frozenset[str] = frozenset()
 
 
 class PendingWrites:
@@ -209,8 +220,14 @@ class PendingWrites:
                 return None
             self.directly_written.add(before.id)
             pod, cgroup = before.pod_cgroup, before.cgroup
-            log_failures(self.writer.carry_out(writes, When.BEFORE, pod, cgroup))
-        if any(_is_before(w) and w.level is Level.CONTAINER for w in writes):
+            outcomes = self.writer.carry_out(writes, When.BEFORE, pod, cgroup)
+            log_failures(outcomes)
+        of_container = {write.file for write in writes if _is_first_of_container(write)}
+        if of_container:
+            written = {outcome.path for outcome in outcomes if outcome.ok}
+            update.unwritten = frozenset(
+                file for file in of_container if f"{cgroup}/{file}" not in written
+            )
             expire = partial(self._expire_update, update)
             self._scheduler.after(UPDATE_LIMIT_S, expire)
         return update
@@ -270,7 +287,7 @@ class PendingWrites:
         entry = self._inventory.get(update.before.id)
         if self.writer is None or entry is None or entry.cgroup is None:
             return
-        if any(_is_before(w) and w.level is Level.CONTAINER for w in update.writes):
+        if any(_is_first_of_container(write) for write in update.writes):
             _log.warning(
                 "%s: %s, and the earlier values are written back", entry.cgroup, reason
             )
@@ -392,6 +409,10 @@ def _is_protected(entry: ContainerEntry | None) -> bool:
 
 def _is_before(write: Write) -> bool:
     return write.when is When.BEFORE
+
+
+def _is_first_of_container(write: Write) -> bool:
+    return _is_before(write) and write.level is Level.CONTAINER
 
 
 def _is_after(write: Write) -> bool:

@@ -254,9 +254,11 @@ def test_the_least_weight_may_take_the_place_of_idle(facts: NodeFacts) -> None:
 def test_an_idle_that_is_still_wanted_stays() -> None:
     """A value that a handler still asks for is not ended."""
     level = CPUQoSSettings(enabled=True, level=QoSLevel.BE)
-    decision = updated(having(IDLE, shares=None), chosen=config(level))
-    assert decision.files["cpu.idle"] == "1"
-    assert decision.cleared == ("cpu.shares",)
+    for facts in (NODE, NODE._replace(driver="systemd"), READ_ONLY):
+        app = having(IDLE, shares=None)
+        decision = updated(app, facts=facts, chosen=config(level))
+        assert decision.expected()["cpu.idle"] == "1"
+        assert bool(decision.cleared) is (facts is READ_ONLY)
 
 
 # The conversion

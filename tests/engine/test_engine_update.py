@@ -26,11 +26,13 @@ from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
 from nriplugin.engine.handlers.resources import ResourcesSettings
 from nriplugin.engine.handlers.unified_annotations import UnifiedAnnotationsSettings
+from nriplugin.engine.idle import needs_cleared_shares
 from nriplugin.engine.model import CORE_FILES, Container, NodeFacts, Pod, Use
 from nriplugin.engine.qos_level import QoSLevel
 from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig
 
 BURST = "cpu.max.burst"
+READ_ONLY = NODE._replace(writable=False)
 CRIO = NODE._replace(runtime="cri-o", runtime_version="1.35.2")
 
 
@@ -152,10 +154,12 @@ def test_swap_is_kept_whoever_answers(answer: str) -> None:
     )
     old = Resources(memory_limit_bytes=GIB, memory_swap_bytes=2 * GIB)
     asked = Resources(shares=5, quota_us=50_000, memory_limit_bytes=MIB)
-    files = updated(asked, APP._replace(resources=old), chosen=chosen).files
-    assert files["memory.swap.max"] == str(GIB)
+    app = APP._replace(resources=old)
+    decision = updated(asked, app, READ_ONLY, chosen)
+    assert bool(decision.cleared) is (answer == "cleared")
+    assert decision.files["memory.swap.max"] == str(GIB)
     asked = asked._replace(shares=None, quota_us=None)
-    assert updated(asked, APP._replace(resources=old), chosen=chosen).files == {}
+    assert updated(asked, app, READ_ONLY, chosen).files == {}
 
 
 @pytest.mark.parametrize("where", ["stored", "asked"])
@@ -293,12 +297,80 @@ def idle_by(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {"pod": pod, "chosen": chosen}
 
 
-def test_an_idle_container_stays_idle(idle_by: dict[str, Any]) -> None:
-    """Shares are cleared again; else the runtime would fail on writing a weight."""
+AWAKE_MEANWHILE = [
+    ("cpu.idle", "0", When.BEFORE),
+    ("cpu.idle", "1", When.AFTER),
+]
+
+
+def test_the_shares_of_an_idle_container_reach_the_runtime(
+    idle_by: dict[str, Any],
+) -> None:
+    """kubelet reports the shares that the runtime keeps as the CPU request."""
     decision = updated(Resources(shares=1024), CLEARED, **idle_by)
+    assert (decision.files, decision.cleared) == ({}, ())
+    assert own_writes(decision) == AWAKE_MEANWHILE
+    assert decision.expected() == {"cpu.idle": "1"}
+
+
+def test_without_an_executor_shares_are_cleared_again(idle_by: dict[str, Any]) -> None:
+    """The runtime would fail on writing a weight to an idle container."""
+    decision = updated(Resources(shares=1024), CLEARED, READ_ONLY, **idle_by)
     assert decision.files == {"cpu.idle": "1"}
     assert decision.cleared == ("cpu.shares",)
     assert decision.writes == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "files"),
+    [
+        ({}, {"cpu.idle": "0"}),  # of a runtime that does not show what it keeps
+        ({"cpu.idle": "1"}, {"cpu.idle": "0"}),
+        ({"cpu.idle": "0"}, {}),
+        ({"pids.max": "7"}, {}),
+    ],
+)
+@pytest.mark.parametrize("shares", [None, 512])
+def test_under_systemd_a_runtime_does_not_keep_idle_beside_shares(
+    stored: dict[str, str],
+    files: dict[str, str],
+    shares: int | None,
+    idle_by: dict[str, Any],
+) -> None:
+    """runc would make the unit idle first, and then fail on writing the weight."""
+    resources = TYPICAL._replace(shares=shares, unified=stored)
+    ours = {"cpu.idle": "1"}
+    app = APP._replace(resources=resources, ours=ours, decided=ours)
+    facts = NODE._replace(driver="systemd")
+    decision = updated(Resources(shares=1024), app, facts, **idle_by)
+    assert (decision.files, decision.cleared) == (files, ())
+    assert own_writes(decision) == AWAKE_MEANWHILE
+    assert decision.expected() == {"cpu.idle": "1"}
+
+
+@pytest.mark.parametrize(
+    ("unwritten", "shares", "again"),
+    [
+        ({"cpu.idle"}, None, True),
+        ({"cpu.idle", BURST}, None, True),
+        ({BURST}, None, False),
+        (set(), None, False),
+        ({"cpu.idle"}, 512, False),  # which no answer could take from the runtime
+    ],
+)
+def test_when_idle_could_not_be_ended_shares_have_to_be_cleared(
+    unwritten: set[str], shares: int | None, again: bool
+) -> None:
+    """Only for a container that stays idle, and only if that can help."""
+    app = APP._replace(resources=TYPICAL._replace(shares=shares))
+    asked = Resources(shares=1024)
+    assert needs_cleared_shares(updated(asked, app, chosen=IDLE), app, unwritten) is (
+        again
+    )
+    app = app._replace(ours={"cpu.idle": "1"})
+    decision = updated(asked, app)  # which ends idle
+    assert own_writes(decision) == AWAKE_MEANWHILE[:1]
+    assert not needs_cleared_shares(decision, app, unwritten)
 
 
 def test_an_update_without_shares_leaves_an_idle_container_alone(
@@ -322,19 +394,20 @@ def test_shares_that_the_runtime_kept(
 ) -> None:
     """The container is not idle while the runtime writes the weight of kept shares."""
     decision = updated(Resources(shares=1024), container, facts, **idle_by)
-    assert own_writes(decision) == [
-        ("cpu.idle", "0", When.BEFORE),
-        ("cpu.idle", "1", When.AFTER),
-    ]
+    assert own_writes(decision) == AWAKE_MEANWHILE
     assert not {"cpu.idle", "cpu.weight"} & set(decision.files)
 
 
 def test_two_who_want_the_same_container_idle_do_it_once() -> None:
     """A second pair of writes would end idle for a moment for no reason."""
-    for facts, count in ((NODE, 0), (NODE._replace(oci_runtime="kata"), 2)):
-        app = CLEARED if count == 0 else APP
+    for app, facts, writes in (
+        (CLEARED, READ_ONLY, []),
+        (CLEARED, NODE, AWAKE_MEANWHILE),
+        (CLEARED, NODE._replace(driver="systemd"), AWAKE_MEANWHILE),
+        (APP, NODE._replace(oci_runtime="kata"), AWAKE_MEANWHILE),
+    ):
         decision = updated(Resources(shares=5), app, facts, IDLE, BY_ANNOTATION)
-        assert len(own_writes(decision)) == count
+        assert own_writes(decision) == writes
         assert "cpu.weight" not in decision.files
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from nriplugin.engine.decide import decide_update
 from nriplugin.engine.decision import When
+from nriplugin.engine.idle import FILE as IDLE
+from nriplugin.engine.idle import needs_cleared_shares
 from nriplugin.errors import NRIPluginError, RequestFails
 
 if TYPE_CHECKING:
@@ -52,6 +54,10 @@ def decide_immediately(
             pod, container, asked, facts, config.without_handlers()
         )
     first = [write.file for write in decision.writes if write.when is When.BEFORE]
+    # An idle container can do without that write, if its shares are cleared.
+    if set(first) == {IDLE} and needs_cleared_shares(decision, container, first):
+        facts = facts._replace(writable=False)
+        return decide_update(pod, container, asked, facts, config)
     if first:
         raise Undecidable(f"{first[0]} has to be written first")
     return decision

@@ -24,6 +24,7 @@ from nriplugin.api import cri_pb2 as cri
 from nriplugin.doors.cri.immediate import Undecidable, decide_immediately
 from nriplugin.doors.cri.messages import pod_of, resources_of
 from nriplugin.doors.cri.methods import RUNTIME_SERVICE
+from nriplugin.engine.idle import needs_cleared_shares
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.provenance import others_files
 from nriplugin.engine.runtimes import oci_runtime_of
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from nriplugin.state.decision_cache import CachedDecision
     from nriplugin.state.inventory import PodEntry
     from nriplugin.state.lifecycle import Lifecycle
-    from nriplugin.state.pending import Cancellation
+    from nriplugin.state.pending import Cancellation, PendingUpdate
     from nriplugin.state.plan import Plan
 
 
@@ -229,8 +230,14 @@ class Interceptor:
         pod = _described(of_pod, plan)
         entry, container = self._owned(self._located(entry), pod, plan)
         asked = resources_of(message.linux)
-        decision = lifecycle.decide_update(plan, entry, pod, container, asked)
-        return self._prepared(request, message, entry, noted, decision, cancellation)
+        decide = partial(lifecycle.decide_update, plan, entry, pod, container, asked)
+        decision = decide()
+        update = self._begin(message, entry, noted, decision, cancellation)
+        if update and needs_cleared_shares(decision, container, update.unwritten):
+            # The second decision takes the place of the first.
+            decision = decide(writing=False)
+            update = self._begin(message, entry, noted, decision, cancellation)
+        return self._prepared(request, message, decision, update)
 
     def _update_immediately(self, request: bytes) -> Prepared:
         """Decide from the inventory alone, because the decision failed or was late.
@@ -259,28 +266,39 @@ class Interceptor:
         entry, container = self._owned(entry, pod, plan)
         asked = resources_of(message.linux)
         decision = decide_immediately(pod, container, asked, plan.facts, plan.config)
-        return self._prepared(request, message, entry, noted, decision, None)
+        update = self._begin(message, entry, noted, decision, None)
+        return self._prepared(request, message, decision, update)
 
-    def _prepared(
+    def _begin(
         self,
-        request: bytes,
         message: cri.UpdateContainerResourcesRequest,
         entry: ContainerEntry,
         noted: ContainerEntry | None,
         decision: Decision,
         cancellation: Cancellation | None,
-    ) -> Prepared:
-        """Add a decision's files to an update request, and begin the update."""
+    ) -> PendingUpdate | None:
+        """Begin an update; None if its call was cancelled."""
         sent = _sent(resources_of(message.linux), decision)
         kept = _after_update(entry.kept or Container(id=entry.id), sent, decision)
         numbers = numbers_of(kept.resources)
         become = entry.after(decision, sent.unified, numbers)._replace(kept=kept)
-        pending, writes = self._lifecycle.pending, decision.writes
-        update = pending.begin_update(entry, become, writes, noted, cancellation)
+        return self._lifecycle.pending.begin_update(
+            entry, become, decision.writes, noted, cancellation
+        )
+
+    def _prepared(
+        self,
+        request: bytes,
+        message: cri.UpdateContainerResourcesRequest,
+        decision: Decision,
+        update: PendingUpdate | None,
+    ) -> Prepared:
+        """Add a decision's files to an update request, for an update that has begun."""
         if _put(decision, message.linux):
             request = message.SerializeToString()
         if update is None:
             return Prepared(request)
+        pending = self._lifecycle.pending
         return Prepared(
             request,
             lambda response: pending.finish_update(update),

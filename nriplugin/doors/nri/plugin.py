@@ -33,6 +33,7 @@ from nriplugin.doors.nri.messages import (
 )
 from nriplugin.doors.nri.responses import update_response
 from nriplugin.engine.decide import decide_update
+from nriplugin.engine.idle import needs_cleared_shares
 from nriplugin.errors import ConversionError, RequestFails
 from nriplugin.kube.annotations import SUFFIX
 from nriplugin.nri import Plugin
@@ -207,7 +208,15 @@ class NodePlugin(Plugin):
             return None
         if decision.files or decision.writes or entry.ours:
             become = after_update(entry, container, asked, decision)
-            lifecycle.pending.begin_update(entry, become, decision.writes, noted)
+            begin = lifecycle.pending.begin_update
+            update = begin(entry, become, decision.writes, noted)
+            if update and needs_cleared_shares(decision, container, update.unwritten):
+                # The second decision takes the place of the first.
+                decision = lifecycle.decide_update(
+                    plan, entry, pod, container, asked, writing=False
+                )
+                become = after_update(entry, container, asked, decision)
+                begin(entry, become, decision.writes, noted)
         return update_response(message.id, decision)
 
     def fallback_update(

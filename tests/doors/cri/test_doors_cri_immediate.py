@@ -7,15 +7,17 @@ would take it for done.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 from doors.cri.fakes import Client, FakeRuntime, create_request, rpc, serving
 from support.harness import PATIENCE_S
-from support.trees import POD, QOS, UID, make_v2
+from support.trees import POD, QOS, UID, add_v2, make_v2
 
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.writing.executor import Executor
@@ -62,6 +64,23 @@ class Trouble:
         if self._kind == "bug":
             raise RuntimeError("a defect")
         assert self.release.wait(PATIENCE_S)
+
+
+class SlowOnce:
+    """Replaces `begin_update`; its first call hangs, and the others are as usual."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
+        self._calls = itertools.count()
+        self._begin = PendingWrites.begin_update
+
+    def __get__(self, pending: PendingWrites, owner: object) -> Any:
+        return partial(self, pending)
+
+    def __call__(self, pending: PendingWrites, *args: Any) -> Any:
+        if next(self._calls) == 0:
+            return self._trouble()
+        return self._begin(pending, *args)
 
 
 @contextmanager
@@ -198,23 +217,69 @@ def test_an_unknown_container_may_have_values_from_nriplugin(
         assert kept(fake, container_id) == {"cpu.weight": "100"}
 
 
-def test_an_update_that_needs_a_write_first(
-    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel would refuse the quota, so kubelet gets UNAVAILABLE."""
+def writing(tmp_path: Path) -> dict[str, Any]:
+    """Return the options of a proxy that may write to a tree of plain files."""
     root = tmp_path / "cgroup"
     root.mkdir()
     tree = make_v2(root, ("/kubepods", QOS, POD))
     (root / POD[1:] / "cpu.max").write_text("200000 100000\n")
     files = container_files(tree, "/kubepods") or frozenset()
+    return {
+        "facts": NodeFacts(files=files, writable=True, driver="cgroupfs"),
+        "tree": tree,
+        "writer": DirectWriter(tree, Executor(tree)),
+    }
+
+
+@pytest.mark.parametrize("kept_shares", [False, True])
+def test_an_idle_container_needs_a_write_first_only_beside_shares(
+    fake: FakeRuntime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kept_shares: bool,
+) -> None:
+    """Shares are cleared; if the runtime keeps some already, kubelet tries again."""
+    trouble = Trouble("slow")
+    options = writing(tmp_path)
+    with troubled(
+        fake,
+        str(tmp_path / "p.sock"),
+        config="cpuQoS: {enabled: true, level: BE}",
+        **options,
+    ) as (_, kubelet):
+        sandbox_id = kubelet.run_pod(uid=UID, cgroup_parent=POD, runtime_handler="runc")
+        container_id = kubelet.create(sandbox_id, **RESOURCES)
+        add_v2(tmp_path / "cgroup", f"{POD}/{container_id}")
+        if kept_shares:
+            kubelet.update(container_id, **RESOURCES)
+        before = updates(fake)
+        with monkeypatch.context() as patch:
+            patch.setattr(PendingWrites, "begin_update", SlowOnce(trouble))
+            if kept_shares:
+                with pytest.raises(grpc.RpcError) as caught:
+                    kubelet.update(container_id, **BIGGER)
+                assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            else:
+                kubelet.update(container_id, **BIGGER)
+            trouble.release.set()
+        assert updates(fake) - before == (0 if kept_shares else 1)
+        if not kept_shares:
+            kind = cri.UpdateContainerResourcesRequest
+            sent = fake.requests(rpc("UpdateContainerResources"), kind)[-1].linux
+            assert sent.cpu_shares == 0
+            assert kept(fake, container_id)["cpu.idle"] == "1"
+
+
+def test_an_update_that_needs_a_write_first(
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel would refuse the quota, so kubelet gets UNAVAILABLE."""
     trouble = Trouble("slow")
     with troubled(
         fake,
         str(tmp_path / "p.sock"),
-        facts=NodeFacts(files=files, writable=True, driver="cgroupfs"),
-        tree=tree,
-        writer=DirectWriter(tree, Executor(tree)),
         config="cpuBurst: {enabled: true, percent: 50}",
+        **writing(tmp_path),
     ) as (_, kubelet):
         sandbox_id = kubelet.run_pod(uid=UID, cgroup_parent=POD)
         container_id = kubelet.create(sandbox_id, **RESOURCES)

@@ -501,18 +501,47 @@ def test_sums_raised_for_a_refused_container_are_lowered(
         assert holds(tmp_path, QOS, "memory.low") == str(1 << 26)  # it is still there
 
 
-def test_cleared_shares_do_not_reach_the_runtime(
-    on_tree: Client, fake: FakeRuntime, tmp_path: Path
-) -> None:
-    """So the container stays idle through every update."""
-    sandbox_id = on_tree.run_pod(
+def idle_container(kubelet: Client) -> str:
+    """Return a container that the runtime makes idle, without shares."""
+    sandbox_id = kubelet.run_pod(
         uid=UID,
         cgroup_parent=POD,
         runtime_handler="runc",
         annotations={"volcano.sh/qos-level": "BE"},
     )
-    container_id = on_tree.create(sandbox_id, cpu_shares=512)
-    add_v2(tmp_path / "cgroup", f"{POD}/{container_id}")
+    return kubelet.create(sandbox_id, cpu_shares=512)
+
+
+def test_an_idle_container_is_not_idle_while_the_runtime_has_its_update(
+    on_tree: Client, fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """So the runtime gets shares, and the container stays idle through every update."""
+    container_id = idle_container(on_tree)
+    cgroup = f"{POD}/{container_id}"
+    add_v2(tmp_path / "cgroup", cgroup)
+    idle = tmp_path / "cgroup" / cgroup[1:] / "cpu.idle"
+    idle.write_text("1\n")  # as the runtime was told
+    seen = []
+    update = fake.answers[rpc("UpdateContainerResources")]
+
+    def look(request: bytes, context: Any) -> bytes:
+        seen.append(holds(tmp_path, cgroup, "cpu.idle"))
+        return update(request, context)
+
+    fake.answers[rpc("UpdateContainerResources")] = look
+    for shares in (1024, 2048):
+        on_tree.update(container_id, cpu_shares=shares)
+        sent = updated(fake)[-1].linux
+        assert (dict(sent.unified), sent.cpu_shares) == ({}, shares)
+        wait_until(lambda: holds(tmp_path, cgroup, "cpu.idle") == "1")
+    assert seen == ["0", "0"]
+
+
+def test_cleared_shares_do_not_reach_the_runtime(
+    on_tree: Client, fake: FakeRuntime
+) -> None:
+    """So a container whose cgroup is not found stays idle through every update."""
+    container_id = idle_container(on_tree)
     for shares in (1024, 2048):
         on_tree.update(container_id, cpu_shares=shares)
         sent = updated(fake)[-1].linux

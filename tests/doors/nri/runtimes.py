@@ -2,20 +2,24 @@
 
 As containerd with runc: an answer is merged into the container's stored numbers and
 `unified`; at every creation and update the files that follow from the numbers are
-written first, and everything in `unified` after them, in any order.
+written first, and everything in `unified` after them, in any order. With the systemd
+driver, runc has systemd set the unit's weight before all of that: a cpu.idle of 1 in
+`unified` is the weight "idle", and any other weight ends idle. systemd before 252 does
+not know this weight.
 """
 
 from __future__ import annotations
 
+import itertools
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cgroup.kernels import Kernel
 from doors.nri.messages import creation, existing, pod_at, seen, updating
 from doors.nri.nodes import FACTS, background_of, configure, plugin_on
 from support.harness import container
-from support.trees import CONTAINER, POD
+from support.trees import CONTAINER, CONTAINER_ID, POD, UID
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
@@ -34,6 +38,28 @@ if TYPE_CHECKING:
     Order = Callable[[Sequence[str]], Sequence[str]]
 
 NUMBERS = ("shares", "quota_us", "limit_bytes")
+
+
+class Place(NamedTuple):
+    """Where a driver puts the pod and the container."""
+
+    pod: str
+    container: str
+    parent: str  # as kubelet names the pod's cgroup
+    path: str  # as the runtime names the container's
+
+
+_SLICE = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
+_POD = f"/kubepods.slice/kubepods-burstable.slice/{_SLICE}"
+PLACES = {
+    "cgroupfs": Place(POD, CONTAINER, POD, CONTAINER),
+    "systemd": Place(
+        _POD,
+        f"{_POD}/cri-containerd-{CONTAINER_ID}.scope",
+        _SLICE,
+        f"{_SLICE}:cri-containerd:{CONTAINER_ID}",
+    ),
+}
 
 
 class UpdateFailed(Exception):
@@ -63,12 +89,18 @@ class ModelRuntime:
         runtime: str = "containerd",
         version: str = "",
         read_only: bool = False,
+        driver: str = "cgroupfs",
+        systemd_idles: bool = True,
     ) -> None:
-        self.kernel = Kernel(2)
-        self.kernel.files[f"{POD}/cpu.max"] = "400000 100000"
+        self.facts = FACTS._replace(driver=driver)
+        self.systemd_idles = systemd_idles and driver == "systemd"
+        self.place = place = PLACES[driver]
+        above = itertools.accumulate(place.container[1:].split("/"), "{}/{}".format)
+        self.kernel = Kernel(2, [f"/{path}" for path in above])
+        self.kernel.files[f"{place.pod}/cpu.max"] = "400000 100000"
         self.state = state
         self.shows_unified = shows_unified
-        self.pod = pod_at(annotations=annotations)
+        self.pod = pod_at(place.parent, annotations)
         self.oom_score = oom_score
         self.order = order
         self.name, self.version = runtime, version
@@ -85,10 +117,10 @@ class ModelRuntime:
         tree = self.kernel.tree
         records = OwnershipRecords(self.state)
         if self.read_only:
-            plugin = plugin_on(FACTS, tree, records=records)
+            plugin = plugin_on(self.facts, tree, records=records)
         else:
             plugin = plugin_on(
-                FACTS,
+                self.facts,
                 tree,
                 open_writer=lambda: DirectWriter(tree, Executor(tree, refresh_s=0.0)),
                 records=records,
@@ -186,8 +218,9 @@ class ModelRuntime:
             *("cpu.weight", "cpu.idle", "cpu.max", "cpu.max.burst"),
             *("memory.max", "memory.high", "memory.low", "memory.min"),
         )
-        held = {name: self.kernel.files[f"{CONTAINER}/{name}"] for name in names}
-        held["pod's cpu.max.burst"] = self.kernel.files[f"{POD}/cpu.max.burst"]
+        pod, own = self.place.pod, self.place.container
+        held = {name: self.kernel.files[f"{own}/{name}"] for name in names}
+        held["pod's cpu.max.burst"] = self.kernel.files[f"{pod}/cpu.max.burst"]
         return held
 
     # Parts of the above
@@ -196,7 +229,7 @@ class ModelRuntime:
         """Return the container as the runtime shows it to plugins."""
         shown = container(1, **self.spec.numbers)
         shown.pod_sandbox_id = self.pod.id
-        shown.linux.cgroups_path = CONTAINER
+        shown.linux.cgroups_path = self.place.path
         shown.linux.oom_score_adj.value = self.oom_score
         shown.state = nri.CONTAINER_RUNNING
         shown.annotations.update(self.spec.annotations)
@@ -222,11 +255,16 @@ class ModelRuntime:
     def _write(self) -> None:
         numbers = container(**self.spec.numbers).linux.resources
         made = convert(core_from_nri(numbers)).files
+        unified, own = self.spec.unified, self.place.container
         try:
+            if self.systemd_idles:
+                idle = unified.get("cpu.idle")
+                if idle == "1" or "cpu.weight" in {**made, **unified}:
+                    self.kernel.write(f"{own}/cpu.idle", idle or "0")
             for file, value in made.items():
-                self.kernel.write(f"{CONTAINER}/{file}", value)
-            for file in self.order(list(self.spec.unified)):
-                self.kernel.write(f"{CONTAINER}/{file}", self.spec.unified[file])
+                self.kernel.write(f"{own}/{file}", value)
+            for file in self.order(list(unified)):
+                self.kernel.write(f"{own}/{file}", unified[file])
         except CgroupError as exc:
             raise UpdateFailed(exc) from exc
 

@@ -80,6 +80,29 @@ def test_a_handler_turned_off_with_a_restart_leaves_nothing_behind(
     assert runtime.files() == fresh("", to)
 
 
+@pytest.mark.parametrize("systemd_idles", [True, False])
+@pytest.mark.parametrize("shown", [True, False])
+def test_idle_ends_also_if_the_runtime_keeps_that_the_container_is_not_idle(
+    tmp_path: Any, shown: bool, systemd_idles: bool
+) -> None:
+    """Under systemd it is sent 0 at a resize; the kernel has 1 after that."""
+    runtime = ModelRuntime(
+        str(tmp_path),
+        shows_unified=shown,
+        driver="systemd",
+        systemd_idles=systemd_idles,
+    )
+    runtime.connect(IDLE)
+    runtime.create(APP)
+    runtime.update(APP)
+    assert runtime.spec.unified["cpu.idle"] == "0"
+    assert runtime.spec.numbers["shares"] == APP["shares"]
+    assert runtime.files()["cpu.idle"] == "1"
+    runtime.connect("")
+    runtime.update(DOUBLE)
+    assert runtime.files() == fresh("", DOUBLE)
+
+
 @pytest.mark.parametrize("handler", [MEMORY, BURST, THROTTLED])
 def test_a_handler_turned_on_by_a_reload_leaves_nothing_behind_either(
     runtime: ModelRuntime, handler: str
@@ -367,7 +390,7 @@ def happen(runtime: ModelRuntime, what: str, detail: Any) -> None:
     elif what == "restart":
         runtime.connect(detail)
     elif what == "annotate":
-        runtime.pod = pod_at(annotations=detail)
+        runtime.pod = pod_at(runtime.place.parent, annotations=detail)
     elif what == "update":
         runtime.update(detail)
     else:
@@ -390,7 +413,8 @@ def repair(runtime: ModelRuntime) -> None:
     runtime.plugin.lifecycle.corrections.repair()
 
 
-@settings(max_examples=200)
+@pytest.mark.parametrize("driver", ["cgroupfs", "systemd", "old systemd"])
+@settings(max_examples=100)
 @given(
     st.booleans(),
     theirs_of,
@@ -401,6 +425,7 @@ def repair(runtime: ModelRuntime) -> None:
     st.integers(0, 1000),
 )
 def test_whatever_happens_the_kernel_holds_what_was_asked_for(
+    driver: str,
     shown: bool,
     theirs: dict[str, str],
     annotations: dict[str, str],
@@ -418,7 +443,12 @@ def test_whatever_happens_the_kernel_holds_what_was_asked_for(
     numbers = dict(APP)
     with tempfile.TemporaryDirectory() as state:
         runtime = ModelRuntime(
-            state, shows_unified=shown, order=shuffled(seed), annotations=annotations
+            state,
+            shows_unified=shown,
+            order=shuffled(seed),
+            annotations=annotations,
+            driver=driver.removeprefix("old "),
+            systemd_idles=not driver.startswith("old "),
         )
         runtime.connect(config)
         runtime.create(numbers, theirs)

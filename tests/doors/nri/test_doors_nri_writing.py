@@ -234,6 +234,63 @@ def test_an_idle_container_is_not_idle_while_its_weight_is_written() -> None:
     assert node.of_container("cpu.idle") == "1"
 
 
+# A container that the runtime itself made idle: it keeps cpu.idle, and no shares.
+def made_idle(node: Node) -> nri.Container:
+    sent = files_of(node.create())
+    apply(node, "100000 100000", sent)
+    node.start()
+    assert node.of_container("cpu.idle") == "1"
+    return container_at(quota_us=100_000, unified=sent)
+
+
+def test_shares_of_an_idle_container_pass_to_the_runtime() -> None:
+    """It keeps them, and kubelet reports what it keeps as the CPU request."""
+    node = Node(IDLE)
+    app = made_idle(node)
+    assert node.update(asking(shares=1024), app) is None
+    node.kernel.write(f"{CONTAINER}/cpu.weight", "100")
+    node.post_update()
+    node.background.work()
+    assert node.of_container("cpu.idle") == "1"
+    known = node.plugin.lifecycle.inventory.get("c1")
+    assert known is not None
+    assert known.files["cpu.idle"] == "1"
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_shares_are_cleared_if_idle_cannot_be_ended(started: bool) -> None:
+    """A container that was not started has no cgroup yet."""
+    node = Node(IDLE)
+    app = made_idle(node)
+    if started:
+        node.kernel.unwilling.add(f"{CONTAINER}/cpu.idle")
+    else:
+        node.kernel.remove(CONTAINER)
+    answer = node.update(asking(shares=1024), app)
+    assert files_in(answer) == {"cpu.idle": "1"}
+    assert answer is not None
+    (update,) = answer.update
+    assert update.linux.resources.cpu.HasField("shares")
+    assert update.linux.resources.cpu.shares.value == 0
+    node.written()
+    node.post_update()
+    node.background.work()
+    node.background.work_when_time_is_up()
+    assert node.written() == {}
+    known = node.plugin.lifecycle.inventory.get("c1")
+    assert known is not None
+    assert known.files["cpu.idle"] == "1"
+
+
+def test_shares_that_the_runtime_keeps_pass_to_it_in_any_case() -> None:
+    """No answer could take them from it."""
+    node = Node(IDLE)
+    kept = made_idle(node).linux.resources.unified
+    node.kernel.unwilling.add(f"{CONTAINER}/cpu.idle")
+    app = container_at(shares=512, unified=kept)
+    assert node.update(asking(shares=1024), app) is None
+
+
 def test_a_burst_that_was_raised_later_is_lowered_before_the_quota() -> None:
     """The runtime does not know that burst."""
     node = bursting()
