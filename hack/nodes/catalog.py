@@ -72,7 +72,7 @@ NODES = {
             runtime="containerd",
             config="containerd-2.toml",
             programs=(
-                *("crictl", "containerd", "runc", "memory-qos"),
+                *("crictl", "containerd", "runc", "memory-qos", "stubplugin"),
                 "containerd-integration",
             ),
         ),

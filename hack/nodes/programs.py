@@ -1,6 +1,7 @@
 """Programs that Debian lacks, or has only in older versions, built with Go.
 
-Each module in programs/ pins what the module proxy may send by its go.sum.
+Each module in programs/ pins what the module proxy may send by its go.sum. One program
+is this project's own and has its module in tests/interop/go.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodes.cache import built, digest, say
+from nodes.cache import REPOSITORY, built, digest, say
 from nodes.shell import run
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ LIMIT_S = 3600
 class Program:
     """One or more programs that are built and kept together.
 
-    `module` is the directory in programs/, `packages` has the package of each program,
-    `about` says how long a build takes. With `test` a program is made of a package's
-    tests. With `cgo` it is linked statically, because it must run on every root.
-    `version` is the variable that the program prints as its version, and its value.
+    `module` is the directory in programs/, or an absolute path, `packages` has the
+    package of each program, `about` says how long a build takes. With `test` a program
+    is made of a package's tests. With `cgo` it is linked statically, because it must
+    run on every root. `version` is the variable that the program prints as its version,
+    and its value. `modfile` is used in place of the module's go.mod.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Program:
     packages: Mapping[str, str]
     tags: str = ""
     version: str = ""
+    modfile: str = ""
     cgo: bool = False
     test: bool = False
     more: Callable[[Path], None] | None = field(default=None, compare=False)
@@ -95,6 +98,16 @@ PROGRAMS = {
             packages={
                 "memory-qos": "github.com/containers/nri-plugins/cmd/plugins/memory-qos"
             },
+        ),
+        # The tests' own NRI plugin, which hack/go-peers builds too, for other tests and
+        # for more versions of NRI; the tags are those that hack/go-peers has for 0.12.
+        Program(
+            name="stubplugin",
+            module=str(REPOSITORY / "tests/interop/go"),
+            about="some seconds",
+            packages={"stubplugin": "./stubplugin"},
+            tags="nri08 nri010 nri012",
+            modfile="mods/nri-0.12.5.mod",
         ),
         Program(
             name="containerd",
@@ -189,7 +202,9 @@ def program(name: str) -> Path:
 
 def _text_of(wanted: Program) -> str:
     """Return everything about a program on which the result of its build depends."""
-    return repr((wanted.packages, wanted.tags, wanted.version, wanted.cgo, wanted.test))
+    parts = (wanted.packages, wanted.tags, wanted.version, wanted.cgo, wanted.test)
+    # Only where there is one, so that it does not change the keys of the others.
+    return repr((*parts, wanted.modfile) if wanted.modfile else parts)
 
 
 def _environ(*, cgo: bool = False) -> dict[str, str]:
@@ -206,6 +221,8 @@ def _go_build(wanted: Program, package: str, result: Path) -> None:
     if wanted.cgo:
         linking += " -extldflags -static"
     how = ("test", "-vet=off", "-c") if wanted.test else ("build",)
+    if wanted.modfile:
+        how = (*how, f"-modfile={wanted.modfile}")
     run(
         *("go", *how, "-trimpath", "-buildvcs=false", f"-ldflags={linking}"),
         *(f"-tags={wanted.tags}", "-o", result, package),

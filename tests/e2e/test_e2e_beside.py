@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 from support.bed import on_nodes
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nodes.machine import Machine
-    from support.kubelet import Kubelet
+    from support.kubelet import Kubelet, Pod
 
 # Which OCI runtime writes the files does not matter here, and crun is the faster one.
 HANDLER = "crun"
-pytestmark = [on_nodes("containerd-2"), pytest.mark.timeout(600)]
+# NRI 0.8, which does not show plugins the files that a container has at an update, and
+# NRI 0.12, which does.
+pytestmark = [on_nodes("containerd-2", "containerd-2.4"), pytest.mark.timeout(600)]
 
 LOG = "/var/log/memory-qos.log"
 THEIR_FILE = "/etc/memory-qos.yaml"
@@ -29,13 +31,14 @@ classes:
   swaplimitratio: 0.5
 unifiedannotations: [memory.oom.group]
 """
-# The request, without which nriplugin's memoryQoS derives nothing here.
-OUR_ANNOTATIONS = {"memory-request.cgroup2.nri.io": "16Mi"}
+# memory-qos sets files only of the container `theirs`. nriplugin's memoryQoS derives
+# nothing without the request.
 ANNOTATIONS = {
-    **OUR_ANNOTATIONS,
-    "class.memory-qos.nri.io": "swap",
-    "memory.oom.group.memory-qos.nri.io": "1",
+    "memory-request.cgroup2.nri.io": "16Mi",
+    "class.memory-qos.nri.io/theirs": "swap",
+    "memory.oom.group.memory-qos.nri.io/theirs": "1",
 }
+OFF = {"memory-qos.cgroup2.nri.io/container.theirs": "off"}
 THEIRS = {
     "memory.high": str(2**25),
     "memory.swap.max": "max",
@@ -64,40 +67,33 @@ OURS_UPDATED = {
     "memory.max": str(2**27),
 }
 
-
-class Order(NamedTuple):
-    """The index of either plugin; the one with the lower index is asked first."""
-
-    theirs: str
-    ours: str
-
-
-# As docs/coexistence.md shows it.
+# How docs/coexistence.md shows it, which depends on the version of NRI.
 CONFLICT = (
     "failed to create containerd container: "
     "failed to get NRI adjustment for container: "
-    'plugins "60-memory-qos" and "50-nriplugin" both tried to set '
-    "unified resource memory.high"
+    'plugins "60-memory-qos" and "50-nriplugin" both tried to set {} memory.high'
 )
-
-THEIRS_FIRST = Order("10", "99")
-OURS_FIRST = Order("60", "50")
+FIELD = {"containerd-2": "unified resource", "containerd-2.4": "CgroupsUnified"}
 
 
 @contextmanager
-def beside(machine: Machine, order: Order, *options: str) -> Iterator[None]:
-    """Run memory-qos and nriplugin, both registered."""
+def beside(machine: Machine, *, theirs: str, ours: str) -> Iterator[None]:
+    """Run memory-qos and nriplugin, both registered, with these indexes.
+
+    The plugin with the lower index is asked first.
+    """
+    machine.write(OUR_FILE, OUR_CONFIG)
     machine.write(THEIR_FILE, THEIR_CONFIG)
     machine.write(LOG, "")
     pid = machine.spawn(
-        *("/node/bin/memory-qos", "-name", "memory-qos", "-idx", order.theirs),
+        *("/node/bin/memory-qos", "-name", "memory-qos", "-idx", theirs),
         *("-config", THEIR_FILE, "-v"),
         log=LOG,
     )
     try:
         wait_for_log(machine, pid, "Connected to containerd")
         # The runtime registers one plugin after the other, so then it has both.
-        with running(machine, "--idx", order.ours, *options):
+        with running(machine, "--idx", ours, "--config", OUR_FILE):
             yield
     finally:
         if machine.poll(pid) is None:
@@ -112,51 +108,50 @@ def wait_for_log(machine: Machine, pid: int, text: str) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("order", [THEIRS_FIRST, OURS_FIRST])
-def test_the_kernel_has_the_files_of_both(
-    node: Machine, kubelet: Kubelet, order: Order
-) -> None:
-    """Each plugin sets files of its own; a resize keeps memory-qos's files."""
-    with (
-        beside(node, order),
-        kubelet.sandbox("Burstable", HANDLER, ANNOTATIONS) as pod,
-    ):
-        container = kubelet.start(pod, "app", CREATED)
-        settings = kubelet.settings(container)
-        assert {file: settings[file] for file in THEIRS} == THEIRS
-        assert {file: settings[file] for file in OURS} == OURS
-
-        updated = kubelet.update(container, **UPDATE)
-        assert updated.code == 0, updated.stderr
-        settings = kubelet.settings(container)
-        assert {file: settings[file] for file in THEIRS} == THEIRS
-        assert {file: settings[file] for file in OURS} == OURS_UPDATED
-
-
-def test_a_file_that_an_earlier_plugin_set_is_left_to_it(
-    node: Machine, kubelet: Kubelet
-) -> None:
-    """memory-qos is asked first and sets memory.high; nriplugin keeps its value."""
-    node.write(OUR_FILE, OUR_CONFIG)
-    with beside(node, THEIRS_FIRST, "--config", OUR_FILE):
-        with kubelet.sandbox("Burstable", HANDLER, ANNOTATIONS) as pod:
-            settings = kubelet.settings(kubelet.start(pod, "app", CREATED))
-        with kubelet.sandbox("Burstable", HANDLER, OUR_ANNOTATIONS) as pod:
-            alone = kubelet.settings(kubelet.start(pod, "app", CREATED))
+def has_files_of_both(kubelet: Kubelet, pod: Pod) -> None:
+    """Start the container `theirs`, resize it, and look at the kernel's files."""
+    container = kubelet.start(pod, "theirs", CREATED)
+    settings = kubelet.settings(container)
     assert {file: settings[file] for file in THEIRS} == THEIRS
     assert {file: settings[file] for file in OURS} == OURS
-    # 16 MiB and nine tenths of the way from there to 64, in whole pages.
-    assert alone["memory.high"] == str(62_074_880)
+
+    updated = kubelet.update(container, **UPDATE)
+    assert updated.code == 0, updated.stderr
+    settings = kubelet.settings(container)
+    assert {file: settings[file] for file in THEIRS} == THEIRS
+    assert {file: settings[file] for file in OURS} == OURS_UPDATED
 
 
-def test_a_plugin_that_comes_after_us_and_sets_our_file_fails_the_container(
+def test_an_earlier_plugins_files_are_left_to_it(
     node: Machine, kubelet: Kubelet
 ) -> None:
-    """The error names both plugins and the file; with no plugin the container runs."""
-    node.write(OUR_FILE, OUR_CONFIG)
+    """memory-qos sets memory.high first; nriplugin keeps its value, at a resize too.
+
+    nriplugin sets the file of a container that memory-qos leaves alone.
+    """
+    with (
+        beside(node, theirs="10", ours="99"),
+        kubelet.sandbox("Burstable", HANDLER, ANNOTATIONS) as pod,
+    ):
+        has_files_of_both(kubelet, pod)
+        ours = kubelet.settings(kubelet.start(pod, "ours", CREATED))
+    # 16 MiB and nine tenths of the way from there to 64, in whole pages.
+    assert ours["memory.high"] == str(62_074_880)
+
+
+def test_a_later_plugin_that_sets_our_file_fails_the_container(
+    node: Machine, kubelet: Kubelet
+) -> None:
+    """The error names both plugins and the file.
+
+    The container runs with no plugin. One whose annotation turns nriplugin's handler
+    off runs with both plugins and has the files of both.
+    """
     with kubelet.sandbox("Burstable", HANDLER, ANNOTATIONS) as pod:
-        with beside(node, OURS_FIRST, "--config", OUR_FILE):
-            failure = kubelet.try_start(pod, "app", CREATED)
+        with beside(node, theirs="60", ours="50"):
+            failure = kubelet.try_start(pod, "theirs", CREATED)
+            with kubelet.sandbox("Burstable", HANDLER, {**ANNOTATIONS, **OFF}) as other:
+                has_files_of_both(kubelet, other)
         assert isinstance(failure, str), "the container was created"
-        assert CONFLICT in failure
-        kubelet.start(pod, "app", CREATED)
+        assert CONFLICT.format(FIELD[node.node.name]) in failure
+        kubelet.start(pod, "theirs", CREATED)

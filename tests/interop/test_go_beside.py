@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.gopeers import Child, GoRuntimeError
+from support.gopeers import CallLog, Child, GoRuntimeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from support.gopeers import GoRuntime, Starter
 
     Policy = Callable[..., Child]
+    Watcher = Callable[[str, CallLog], Child]
 
 pytestmark = pytest.mark.needs_go
 
@@ -56,6 +57,20 @@ def policy(go_peers: Path, version: str, runtime: GoRuntime) -> Policy:
             *("-socket-path", runtime.socket, "-name", "policy", "-idx", idx),
             *("-set-at-creation", json.dumps(create)),
             *("-set-at-update", json.dumps(update)),
+        )
+
+    return start
+
+
+@pytest.fixture
+def watcher(go_peers: Path, version: str, runtime: GoRuntime) -> Watcher:
+    """Starts a plugin on the Go library that writes down calls and changes nothing."""
+
+    def start(idx: str, log: CallLog) -> Child:
+        return Child(
+            go_peers / f"stubplugin-{version}",
+            *("-socket-path", runtime.socket, "-name", "watcher", "-idx", idx),
+            *("-all-events", "-only-watch", "-events-log", log.path),
         )
 
     return start
@@ -173,3 +188,30 @@ def test_a_file_of_ours_fails_a_later_plugin(
             runtime.create(pod=POD, container=CONTAINER)
         with pytest.raises(GoRuntimeError, match=both):
             update(runtime, ASKED)
+
+
+def test_who_comes_later_is_shown_our_files(
+    runtime: GoRuntime, nriplugin: Starter, watcher: Watcher, tmp_path: Path
+) -> None:
+    """In every release only a plugin that is asked after nriplugin sees its files."""
+    early, late = CallLog(tmp_path / "early"), CallLog(tmp_path / "late")
+    runtime.start()
+    with watcher("01", early), nriplugin("--idx", "50"), watcher("99", late):
+        runtime.wait_sync(3)
+        adjust = runtime.create(pod=POD, container=CONTAINER)
+        applied = update(runtime, ASKED)
+    for log, made, asked in (
+        (early, MADE, ASKED),
+        (
+            late,
+            {**MADE, "unified": unified_of(adjust)},
+            {**ASKED, "unified": applied["unified"]},
+        ),
+    ):
+        (created,), (updated,) = (
+            log.lines("CreateContainer"),
+            log.lines("UpdateContainer"),
+        )
+        assert created["resources"] == made
+        assert updated["resources"] == MADE
+        assert updated["change"] == asked

@@ -33,6 +33,7 @@ func run() error {
 		updateAfterSync = flag.Bool("update-after-sync", false, "send one unsolicited update after Synchronize")
 		syncUpdates     = flag.Bool("sync-updates", false, "update every container in Synchronize")
 		allEvents       = flag.Bool("all-events", false, "subscribe to every event of this NRI version")
+		onlyWatch       = flag.Bool("only-watch", false, "change nothing")
 		setAtCreation   = flag.String("set-at-creation", "", "LinuxResources in JSON to adjust every container with, instead of converting")
 		setAtUpdate     = flag.String("set-at-update", "", "LinuxResources in JSON to answer every update with, instead of converting")
 	)
@@ -45,6 +46,7 @@ func run() error {
 	p.sleep = time.Duration(*sleepMS) * time.Millisecond
 	p.replyBytes = *replyBytes
 	p.syncUpdates = *syncUpdates
+	p.onlyWatch = *onlyWatch
 	if *eventsLog != "" {
 		log, err := openEventLog(*eventsLog)
 		if err != nil {

@@ -20,6 +20,7 @@ type plugin struct {
 	sleep       time.Duration
 	replyBytes  int
 	syncUpdates bool
+	onlyWatch   bool
 	afterSync   func(*api.Container) // nil: nothing to do
 
 	mu         sync.Mutex
@@ -68,6 +69,9 @@ func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, contain
 
 	time.Sleep(p.sleep)
 
+	if p.onlyWatch {
+		return nil, nil, nil
+	}
 	adjust := &api.ContainerAdjustment{
 		Linux: &api.LinuxContainerAdjustment{
 			Resources: &api.LinuxResources{
@@ -82,8 +86,11 @@ func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, contain
 }
 
 func (p *plugin) UpdateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container, resources *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	p.log.record("UpdateContainer", pod, container)
+	p.log.recordChange("UpdateContainer", pod, container, resources)
 
+	if p.onlyWatch {
+		return nil, nil
+	}
 	update := &api.ContainerUpdate{
 		ContainerId: container.GetId(),
 		Linux:       &api.LinuxContainerUpdate{Resources: resources},

@@ -45,8 +45,8 @@ func (s *setter) CreateContainer(_ context.Context, pod *api.PodSandbox, contain
 	}, nil, nil
 }
 
-func (s *setter) UpdateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container, _ *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	s.log.record("UpdateContainer", pod, container)
+func (s *setter) UpdateContainer(_ context.Context, pod *api.PodSandbox, container *api.Container, resources *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	s.log.recordChange("UpdateContainer", pod, container, resources)
 	if s.update == nil {
 		return nil, nil
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-func (o *observer) UpdatePodSandbox(_ context.Context, pod *api.PodSandbox, _, _ *api.LinuxResources) error {
-	o.log.record("UpdatePodSandbox", pod, nil)
+func (o *observer) UpdatePodSandbox(_ context.Context, pod *api.PodSandbox, _, resources *api.LinuxResources) error {
+	o.log.recordChange("UpdatePodSandbox", pod, nil, resources)
 	return nil
 }
 
@@ -19,6 +19,7 @@ func (o *observer) PostUpdatePodSandbox(_ context.Context, pod *api.PodSandbox) 
 }
 
 func (o *observer) ValidateContainerAdjustment(_ context.Context, req *api.ValidateContainerAdjustmentRequest) error {
-	o.log.record("ValidateContainerAdjustment", req.GetPod(), req.GetContainer())
+	o.log.recordChange("ValidateContainerAdjustment", req.GetPod(), req.GetContainer(),
+		req.GetAdjust().GetLinux().GetResources())
 	return nil
 }
