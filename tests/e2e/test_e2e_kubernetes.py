@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1800)]
 each_node = on_nodes("kubernetes", "kubernetes-systemd", "kubernetes-crio")
 
-OVERHEAD = cpu_memory("100m", "32Mi")
+OVERHEAD = cpu_memory("50m", "32Mi")
 
 
 def workloads(node: str, prefix: str) -> list[dict[str, Any]]:
@@ -94,11 +94,11 @@ PODS = {
     "db": Expected("Guaranteed", "8", "20000 100000", str(96 << 20)),
     "batch": Expected("BestEffort", "1", "max 100000", "max"),
     "together": Expected("Burstable", "3", "150000 100000", str(192 << 20)),
-    # 50 and the overhead of 100; the overhead is added to limits, too.
-    "heavy": Expected("Burstable", "6", "110000 100000", str(128 << 20)),
+    # 50 and the overhead of 50; the overhead is added to limits, too.
+    "heavy": Expected("Burstable", "4", "105000 100000", str(128 << 20)),
 }
-# Above the pods: the whole CPU, and twice the 290 milli-CPUs of Burstable pods.
-ABOVE = {"kubepods": "39", "Burstable": "23", "BestEffort": "1"}
+# Above the pods: the whole CPU, and twice the 240 milli-CPUs of Burstable pods.
+ABOVE = {"kubepods": "39", "Burstable": "19", "BestEffort": "1"}
 
 
 class Seen(NamedTuple):

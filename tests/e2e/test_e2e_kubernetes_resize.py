@@ -37,6 +37,7 @@ CONFIG_FILE = "/etc/nriplugin-resize.yaml"
 CONFIG = """
 memoryQoS: {enabled: true}
 cpuBurst: {enabled: true}
+qosLevel: {enabled: true}
 unifiedAnnotations: {enabled: true, allowed: [pids.max]}
 """
 OFF = {"memory-qos.cgroup2.nri.io": "off"}
@@ -45,14 +46,17 @@ ANNOTATIONS: dict[str, dict[str, str]] = {
     "plain": OFF,
     "burst": {**OFF, "cpu-burst.cgroup2.nri.io": "50%"},
     "memory": {},
+    "idle": {**OFF, "qos-level.cgroup2.nri.io": "BE"},
     "pids": {**OFF, "pids.max.cgroup2.nri.io": "77"},
 }
 # A pod whose resources are those of the whole pod; its container has none of its own.
 TOGETHER = "together"
 NAMES = (*ANNOTATIONS, TOGETHER)
-# The pods that go through all steps without the plugin, too.
+# Pods like these go through all steps without the plugin, under names of their own.
 CONTROL = ("plain", TOGETHER)
-# What the runtime alone makes of the numbers, which no handler here changes.
+CONTROL_PREFIX = "control-"
+# What the runtime alone makes of the numbers. No handler here changes it, but an idle
+# container has no weight.
 CONVERTED = ("cpu.weight", "cpu.max", "memory.max")
 
 # kubelet's calls of UpdateContainerResources.
@@ -89,16 +93,14 @@ STEPS = [
 AWAY = Step("away", cpu_memory("60m", "80Mi"), cpu_memory("1200m", "160Mi"))
 
 
-def pods_of(node: str) -> list[dict[str, Any]]:
-    """Return the pods as they begin."""
+def pod_named(node: str, name: str, prefix: str) -> dict[str, Any]:
+    """Return a pod as it begins."""
     given = BEGINNING.resources
-    return [
-        *(
-            pod(name, spec(node, container("app", given)), annotations)
-            for name, annotations in ANNOTATIONS.items()
-        ),
-        pod(TOGETHER, spec(node, container("app"), resources=given), OFF),
-    ]
+    if name == TOGETHER:
+        wanted = spec(node, container("app"), resources=given)
+    else:
+        wanted = spec(node, container("app", given))
+    return pod(prefix + name, wanted, ANNOTATIONS.get(name, OFF))
 
 
 def patch_of(name: str, step: Step) -> dict[str, Any]:
@@ -121,43 +123,45 @@ class Resizes:
         self.cluster = cluster
         self._config = config
         self._names: tuple[str, ...] = ()
+        self._prefix = ""
 
-    def begin(self, *names: str) -> None:
-        """Make these pods."""
-        wanted = pods_of(self.cluster.node)
+    def begin(self, names: tuple[str, ...], prefix: str = "") -> None:
+        """Make these pods. Those of before stay, and are not looked at any more."""
         self.cluster.apply(
-            *(each for each in wanted if each["metadata"]["name"] in names)
+            *(pod_named(self.cluster.node, name, prefix) for name in names)
         )
-        self.cluster.running(*names)
-        self._names = names
+        self.cluster.running(*(prefix + name for name in names))
+        self._names, self._prefix = names, prefix
 
     def take(self, step: Step) -> None:
         """Resize every pod, and wait until kubelet has settled."""
         for name in self._names:
-            self.cluster.patch_resize(name, patch_of(name, step))
+            self.cluster.patch_resize(self._prefix + name, patch_of(name, step))
         self.settled()
+
+    def pods(self) -> dict[str, Any]:
+        """Return the pods as the API server shows them."""
+        found = self.cluster.pods()
+        return {name: found[self._prefix + name] for name in self._names}
 
     def settled(self) -> dict[str, Any]:
         """Wait until kubelet reports every pod as its specification asks for."""
         pods: dict[str, Any] = wait_for(
-            self.cluster.pods, lambda pods: all(map(is_settled, pods.values()))
+            self.pods, lambda pods: all(map(is_settled, pods.values()))
         )
         return pods
 
     def levels(self) -> dict[str, Levels]:
         """Return the cgroups of all pods."""
         pods = self.settled()
-        found = self.cluster.all_levels([pods[name] for name in self._names])
-        return dict(zip(self._names, found, strict=True))
+        found = self.cluster.all_levels(list(pods.values()))
+        return dict(zip(pods, found, strict=True))
 
     def expected(self) -> dict[str, dict[str, str]]:
         """Return the files of each pod's container, as `explain` has them."""
         pods = self.settled()
-        given = [pods[name] for name in self._names]
-        found = explain(self.cluster.machine, given, self._config)
-        return {
-            name: each["app"] for name, each in zip(self._names, found, strict=True)
-        }
+        found = explain(self.cluster.machine, list(pods.values()), self._config)
+        return {name: each["app"] for name, each in zip(pods, found, strict=True)}
 
     def calls(self) -> int:
         """Return how often kubelet has asked the runtime to update a container."""
@@ -169,8 +173,7 @@ class Resizes:
         text = self.cluster.machine.read([ALLOCATED])[ALLOCATED] or ""
         entries = json.loads(json.loads(text)["data"])["entries"]
         return {
-            name: entries[each["metadata"]["uid"]]
-            for name, each in self.cluster.pods().items()
+            name: entries[each["metadata"]["uid"]] for name, each in self.pods().items()
         }
 
     def of_runtime(self) -> dict[str, Any]:
@@ -181,7 +184,7 @@ class Resizes:
                     "crictl", "inspect", container_ids(each)["app"]
                 )
             )["info"]["runtimeSpec"]["linux"]["resources"]
-            for name, each in self.cluster.pods().items()
+            for name, each in self.pods().items()
         }
 
 
@@ -197,11 +200,10 @@ def resizes(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Resiz
 @pytest.fixture(scope="module")
 def seen(node: Machine, resizes: Resizes) -> dict[bool, Seen]:
     """All steps, without the plugin (False) and with it (True)."""
-    resizes.begin(*CONTROL)
+    resizes.begin(CONTROL, CONTROL_PREFIX)
     without = through_all(resizes, check=False)
-    resizes.cluster.clear()
     with running(node, "--config", CONFIG_FILE):
-        resizes.begin(*NAMES)
+        resizes.begin(NAMES)
         return {False: without, True: through_all(resizes, check=True)}
 
 
@@ -246,7 +248,7 @@ def test_containers_have_what_they_have_without_the_plugin(
     for name in CONTROL:
         assert with_plugin[name].containers == without[name].containers
     for name in ANNOTATIONS:
-        for file in CONVERTED:
+        for file in CONVERTED[name == "idle" :]:
             held = with_plugin[name].containers["app"][file]
             assert held == without["plain"].containers["app"][file], (name, file)
 

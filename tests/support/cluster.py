@@ -234,9 +234,19 @@ def wait_for(look: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
     deadline = time.monotonic() + PATIENCE_S
     while not good(seen := look()):
         if time.monotonic() > deadline:
-            raise NodeError(f"not after {PATIENCE_S} s: {json.dumps(seen)[:8000]}")
+            told = json.dumps(_in_short(seen))[:8000]
+            raise NodeError(f"not after {PATIENCE_S} s: {told}")
         time.sleep(POLL_S)
     return seen
+
+
+def _in_short(seen: Any) -> Any:
+    """Leave out what does not say why a pod is not as it should be."""
+    if not isinstance(seen, dict):
+        return seen
+    if "status" in seen and "metadata" in seen:
+        return seen["status"]
+    return {key: _in_short(value) for key, value in seen.items()}
 
 
 def keep_looking(look: Callable[[], T], good: Callable[[T], bool]) -> T:
