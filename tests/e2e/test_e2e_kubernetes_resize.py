@@ -37,7 +37,7 @@ CONFIG_FILE = "/etc/nriplugin-resize.yaml"
 CONFIG = """
 memoryQoS: {enabled: true}
 cpuBurst: {enabled: true}
-qosLevel: {enabled: true}
+cpuQoS: {enabled: true}
 unifiedAnnotations: {enabled: true, allowed: [pids.max]}
 """
 OFF = {"memory-qos.cgroup2.nri.io": "off"}

@@ -89,14 +89,6 @@ class Cluster:
         )
         return pods
 
-    def clear(self) -> None:
-        """Remove everything in the namespace; kubelet ends the pods in its own time."""
-        self.kubectl(
-            *("delete", "deployments,statefulsets,jobs,pods", "--all"),
-            *("--force", "--grace-period=0", "--wait=false"),
-        )
-        wait_for(self.pods, lambda pods: not pods)
-
     def resize(self, name: str, patch: Mapping[str, Any]) -> Any:
         """Patch a pod's resources in place; return the pod when kubelet has settled."""
         self.patch_resize(name, patch)
