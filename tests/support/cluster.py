@@ -89,6 +89,10 @@ class Cluster:
         )
         return pods
 
+    def delete(self, names: Sequence[str]) -> None:
+        """Have pods removed; kubelet ends them in its own time."""
+        self.kubectl("delete", "pod", *names, "--wait=false")
+
     def resize(self, name: str, patch: Mapping[str, Any]) -> Any:
         """Patch a pod's resources in place; return the pod when kubelet has settled."""
         self.patch_resize(name, patch)
@@ -251,7 +255,7 @@ def keep_looking(look: Callable[[], T], good: Callable[[T], bool]) -> T:
 
 @contextmanager
 def namespace(plane: ControlPlane, machine: Machine, name: str) -> Iterator[Cluster]:
-    """Make a namespace; its pods are there until their node is gone."""
+    """Make a namespace; at its end the API server has everything in it removed."""
     plane.kubectl("create", "namespace", name)
     cluster = Cluster(plane, machine, name)
     wait_for(
@@ -264,3 +268,4 @@ def namespace(plane: ControlPlane, machine: Machine, name: str) -> Iterator[Clus
         is_ready,
     )
     yield cluster
+    plane.kubectl("delete", "namespace", name, "--wait=false")

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
     from nodes.machine import Machine
 
+    from support.cluster import Levels
+
+
+PAGE = 4096
+
 
 def explain(
     machine: Machine, pods: Sequence[Mapping[str, Any]], config: Path | None = None
@@ -42,9 +47,30 @@ def explain(
 
 def _files(explained: Mapping[str, Any]) -> dict[str, str]:
     return {
-        each["file"]: each["value"]
+        each["file"]: _as_kept(each["file"], each["value"])
         for each in (*explained["files"], *explained["writes"])
         if each.get("level", "container") == "container"
+    }
+
+
+def _as_kept(file: str, value: str) -> str:
+    """Return a value as the kernel shows it, which keeps memory in whole pages."""
+    if file.startswith("memory.") and value.isdecimal() and int(value) >= PAGE:
+        return str(int(value) // PAGE * PAGE)
+    return value
+
+
+def differing(
+    levels: Mapping[str, Levels],
+    expected: Mapping[str, Mapping[str, Mapping[str, str]]],
+) -> dict[str, tuple[str | None, str]]:
+    """Return what a container's file holds and should hold, where these differ."""
+    return {
+        f"{pod}, {name}: {file}": (files.get(file), value)
+        for pod, held in levels.items()
+        for name, files in held.containers.items()
+        for file, value in expected[pod][name].items()
+        if files.get(file) != value
     }
 
 

@@ -1,0 +1,111 @@
+"""Pods that come and go, while systemd, kubelet and containerd disturb.
+
+systemd writes a unit's own values again at a `daemon-reload`; kubelet and containerd
+are restarted while pods start. Every pod must end with the values that `explain` says,
+whether they were right at once or had to be repaired.
+
+NRIPLUGIN_CHURN is the number of pods; hack/conformance has a hundred.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from support.bed import on_nodes
+from support.cluster import keep_looking, wait_for
+from support.explained import differing, explain
+from support.plugins import running
+from support.workloads import container, cpu_memory, pod, resources, spec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from nodes.machine import Machine
+    from support.cluster import Cluster
+
+pytestmark = [
+    pytest.mark.kubernetes,
+    on_nodes("kubernetes-systemd"),
+    pytest.mark.timeout(7200),
+]
+
+PODS = int(os.environ.get("NRIPLUGIN_CHURN", "6"))
+AT_ONCE = 3
+RELOADS = PODS // 2
+RESIDENT = "resident"
+
+CONFIG_FILE = "/etc/nriplugin-churn.yaml"
+CONFIG = "memoryQoS: {enabled: true}\ncpuBurst: {enabled: true, percent: 50}\n"
+GIVEN = resources(cpu_memory("20m", "64Mi"), cpu_memory("1", "128Mi"))
+
+# Reloads are spread over the whole test; the file says how many there were.
+DONE = "/run/reloads"
+RELOAD = f"""
+n=0
+while [ $n -lt {RELOADS} ]; do
+    systemctl daemon-reload || exit 1
+    n=$((n + 1))
+    echo $n >{DONE}
+    sleep 5
+done
+"""
+
+
+def as_expected(cluster: Cluster, config: Path, names: Sequence[str]) -> None:
+    """Wait until the pods run and the kernel has what `explain` says of them."""
+    pods = cluster.running(*names)
+    expected = dict(
+        zip(names, explain(cluster.machine, list(pods.values()), config), strict=True)
+    )
+    found = keep_looking(
+        lambda: differing(
+            dict(zip(names, cluster.all_levels(list(pods.values())), strict=True)),
+            expected,
+        ),
+        lambda found: not found,
+    )
+    assert not found
+
+
+def start(cluster: Cluster, names: Sequence[str]) -> None:
+    given = spec(cluster.node, container("app", GIVEN))
+    cluster.apply(*(pod(name, given) for name in names))
+
+
+def test_every_pod_has_its_values(
+    node: Machine, cluster: Cluster, tmp_path: Path
+) -> None:
+    """A third of the way kubelet is restarted, then containerd, while pods start."""
+    config = tmp_path / "nriplugin.yaml"
+    config.write_text(CONFIG)
+    node.write(CONFIG_FILE, CONFIG)
+    batches = [
+        [f"pod-{number}" for number in range(first, min(first + AT_ONCE, PODS))]
+        for first in range(0, PODS, AT_ONCE)
+    ]
+    disturbances = {
+        len(batches) // 3: ("/node/bin/kubernetes", "restart"),
+        len(batches) * 2 // 3: ("/node/bin/runtime", "restart"),
+    }
+    with running(node, "--config", CONFIG_FILE) as plugin:
+        start(cluster, [RESIDENT])
+        as_expected(cluster, config, [RESIDENT])
+        reloads = node.spawn("sh", "-c", RELOAD, log="/var/log/reloads.log")
+        for number, names in enumerate(batches):
+            start(cluster, names)
+            if number in disturbances:
+                node.check(*disturbances[number])
+            as_expected(cluster, config, [RESIDENT, *names])
+            cluster.delete(names)
+        wait_for(lambda: node.poll(reloads), lambda code: code is not None)
+        assert (node.read([DONE])[DONE] or "").strip() == str(RELOADS)
+        as_expected(cluster, config, [RESIDENT])
+        assert node.poll(plugin.pid) is None
+        # kubelet gets all the others to end.
+        wait_for(
+            lambda: [each["metadata"]["name"] for each in cluster.get("pods")["items"]],
+            lambda names: names == [RESIDENT],
+        )
