@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from conformances.outcomes import PASSED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -14,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One test: how it ended in each run, and why the runs differ, if that is known."""
+    """One test: how it ended in each run, and why the runs differ, if that is known.
+
+    The only run of a test of this project must have passed.
+    """
 
     test: str
     results: tuple[str, ...]
@@ -28,6 +33,8 @@ class Row:
     @property
     def defect(self) -> bool:
         """Return whether the runs differ and nothing explains it."""
+        if len(self.results) == 1:
+            return self.results[0] != PASSED
         return not self.same and not self.why
 
 

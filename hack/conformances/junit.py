@@ -1,4 +1,4 @@
-"""Outcomes in a JUnit file that ginkgo wrote."""
+"""Outcomes in a JUnit file that ginkgo or pytest wrote."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def parse_junit(text: str) -> dict[str, Outcome]:
         elif (failure := _failure(case)) is not None:
             # What prepares the suite has failed, and then no spec was run.
             outcomes[name] = failure
+    return outcomes
+
+
+def parse_pytest(text: str) -> dict[str, Outcome]:
+    """Return the outcome of each test, by the name of its file and its own."""
+    outcomes: dict[str, Outcome] = {}
+    for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 # of our pytest
+        file = case.get("classname", "").rpartition(".")[2]
+        outcome = _failure(case) or _outcome(case)
+        if outcome is not None:
+            outcomes[f"{file}: {case.get('name', '')}"] = outcome
     return outcomes
 
 

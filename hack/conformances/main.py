@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from nodes.cache import REPOSITORY, say
 from nodes.shell import NodeError
 
-from conformances.adaptation import versions as versions_here
 from conformances.record import Result, default_file, load, save
 from conformances.suites import SUITES, Suite
 from conformances.tables import markdown_of, replace_generated, rows_of, text_of
@@ -111,7 +110,7 @@ def _run_all(suites: list[Suite], file: Path) -> bool:
 def _run(suite: Suite, machine: Machine | None) -> Result:
     date = datetime.now(tz=UTC).strftime("%Y-%m-%d")
     if suite.place is None:
-        versions, arguments = versions_here(), []
+        versions, arguments = suite.versions(), []
     else:
         assert machine is not None
         versions, arguments = suite.place.versions(machine), [machine]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from conformances import adaptation, containerd, e2e_node
+from conformances import adaptation, containerd, e2e_node, own
 from conformances.e2e_node import Specs
 from conformances.versions import runtime_versions
 from conformances.ways import INSTEAD, WITH, WITHOUT
@@ -32,17 +32,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """Tests of another project, run once in each of `ways`.
+    """Tests of another project, run once in each of `ways`, or of this one.
 
-    `place` is None for a suite that runs on this machine. `explained` has the reason of
-    each known difference, by a regular expression for the test's name. A suite that is
-    `long` is run only if the user names it.
+    `place` is None for a suite that runs on this machine, or boots nodes by itself;
+    then `versions` says what takes part. `explained` has the reason of each known
+    difference, by a regular expression for the test's name. A suite that is `long` is
+    run only if the user names it.
     """
 
     name: str
     about: str
     run: Callable[..., Run]
     place: Place | None = None
+    versions: Callable[[], dict[str, str]] = dict
     ways: tuple[str, ...] = (WITHOUT, WITH)
     explained: Mapping[str, str] = field(default_factory=dict)
     long: bool = False
@@ -57,6 +59,17 @@ OF_KUBERNETES = Place(
 
 
 RESIZE = "Pod InPlace Resize Container"
+
+
+def _own(name: str, about: str, files: str, **environment: str) -> Suite:
+    return Suite(
+        name=name,
+        about=about,
+        run=partial(own.run_tests, files=files, environment=environment),
+        versions=own.versions,
+        ways=(WITH,),
+        long=True,
+    )
 
 
 def _specs(
@@ -84,6 +97,7 @@ SUITES = {
             name="adaptation",
             about="NRI's own tests of its runtime side, nriplugin among the plugins",
             run=adaptation.run_tests,
+            versions=adaptation.versions,
             explained=adaptation.EXPLAINED,
         ),
         Suite(
@@ -181,6 +195,22 @@ SUITES = {
                     f"{RESIZE} guaranteed pods with multiple",
                 )
             ),
+        ),
+        _own(
+            "own-values",
+            "this project's tests of workloads on all nodes with a kubelet",
+            "test_kubernetes_values.py",
+        ),
+        _own(
+            "own-resizes",
+            "this project's tests of resizes on all nodes with a kubelet",
+            "test_kubernetes_resize.py",
+        ),
+        _own(
+            "own-churn",
+            "a hundred pods come and go, beside 50 daemon-reloads and restarts",
+            "test_kubernetes_churn.py",
+            NRIPLUGIN_CHURN="100",
         ),
     )
 }

@@ -27,8 +27,9 @@ def text_of(result: Result) -> str:
     """Return a table for a terminal."""
     lines = [f"{result.suite}: {_versions(result)}"]
     for row in rows_of(result):
-        same = "same" if row.same else "explained" if row.why else "DIFFERENT"
-        lines.append(f"  {same:10} {' | '.join(row.results):20} {row.test[:WIDTH]}")
+        lines.append(
+            f"  {_word(row):10} {' | '.join(row.results):20} {row.test[:WIDTH]}"
+        )
         if row.defect:
             lines += (
                 f"             {run.way}: {run.tests[row.test].message}"
@@ -36,6 +37,12 @@ def text_of(result: Result) -> str:
                 if row.test in run.tests and run.tests[row.test].message
             )
     return "\n".join(lines)
+
+
+def _word(row: Row) -> str:
+    if row.defect:
+        return "DEFECT"
+    return "same" if row.same else "explained"
 
 
 def markdown_of(results: Iterable[Result]) -> str:
@@ -62,7 +69,9 @@ def _section(result: Result) -> Iterator[str]:
     yield f"|---|{'---|' * len(result.runs)}---|"
     for row in condense(rows):
         note = "same" if row.same else row.why or "**different**"
-        if row.same and row.results[0] != "passed":
+        if len(row.results) == 1:
+            note = "**defect**" if row.defect else ""
+        elif row.same and row.results[0] != "passed":
             note = f"same: {_short(_message(result, row.test))}"
         yield f"| {_cell(row.test)} | {' | '.join(row.results)} | {_cell(note)} |"
     yield ""
@@ -76,11 +85,12 @@ def _message(result: Result, test: str) -> str:
 def _summary(result: Result, rows: list[Row]) -> str:
     different = sum(not row.same for row in rows)
     minutes = sum(run.seconds for run in result.runs) / 60
-    text = (
-        f"{len(rows)} tests, {different} of them different, "
-        f"{sum(row.defect for row in rows)} without an explanation; "
-        f"{max(minutes, 1):.0f} min in all."
-    )
+    defects = sum(row.defect for row in rows)
+    if len(result.runs) == 1:
+        found = f"{defects} of them failed"
+    else:
+        found = f"{different} of them different, {defects} without an explanation"
+    text = f"{len(rows)} tests, {found}; {max(minutes, 1):.0f} min in all."
     for run in result.runs:
         if not run.whole:
             text += f" The run {run.way} was ended by its time limit."

@@ -37,8 +37,8 @@ BOOT_S = 300
 # The agent gives a command that it stops 90 seconds to end.
 ANSWER_S = 120
 # Without no_timer_check a kernel may hang at boot: the emulated timer is late at times.
-# Without tsc=reliable a kernel on a busy machine takes the emulated TSC for a broken one,
-# and everything is several times slower from then on: it asks the HPET for the time.
+# Without tsc=reliable a kernel on a busy machine takes the emulated TSC for broken, and
+# everything is several times slower from then on: it asks the HPET for the time.
 # DAMON and khugepaged look at memory all the time, for nothing here.
 COMMAND_LINE = (
     "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conformances.comparing import compare, condense
 from conformances.gotest import parse_go_test
-from conformances.junit import parse_junit
+from conformances.junit import parse_junit, parse_pytest
 from conformances.main import main
 from conformances.network import ADDRESS, forwarded, own_network
 from conformances.outcomes import FAILED, PASSED, SKIPPED, Outcome, Run
@@ -68,6 +68,28 @@ def test_junit_tells_each_spec_that_was_asked_for() -> None:
     }
 
 
+def test_junit_of_pytest_tells_each_test() -> None:
+    """A test of this project is told by its file; an error in a fixture has failed."""
+    text = """<testsuites><testsuite name="pytest">
+    <testcase classname="tests.e2e.kubernetes.test_a" name="test_one[x]"/>
+    <testcase classname="tests.e2e.kubernetes.test_a" name="test_two">
+    <error message="no node"/></testcase>
+    <testcase classname="tests.e2e.kubernetes.test_b" name="test_three">
+    <skipped message="no VM"/></testcase>
+    </testsuite></testsuites>"""
+    assert parse_pytest(text) == {
+        "test_a: test_one[x]": Outcome(PASSED),
+        "test_a: test_two": Outcome(FAILED, "no node"),
+        "test_b: test_three": Outcome(SKIPPED, "no VM"),
+    }
+
+
+def test_a_test_of_this_project_must_pass() -> None:
+    """It has one run, so there is nothing that it could be the same as."""
+    rows = compare([run_of(WITH, good=PASSED, bad=FAILED, no=SKIPPED)], {})
+    assert [row.defect for row in rows] == [False, True, True]
+
+
 def test_a_failed_preparation_is_told() -> None:
     """If what prepares the suite fails, it counts as a test that failed."""
     text = JUNIT.replace(
@@ -115,14 +137,15 @@ def test_a_result_replaces_that_of_its_suite(tmp_path: Path) -> None:
 
 def test_the_page_keeps_what_people_wrote() -> None:
     """Only what stands between the marks is replaced, and a bar ends no cell."""
-    result = Result("a", "2026-01-01", {}, [run_of(WITHOUT, **{"x|y": PASSED})])
+    runs = [run_of(way, **{"x|y": PASSED}) for way in (WITHOUT, WITH)]
+    result = Result("a", "2026-01-01", {}, runs)
     page = replace_generated(
         f"before\n{BEGIN}\nold\n{END}\nafter\n", markdown_of([result])
     )
     assert page.startswith(f"before\n{BEGIN}\n")
     assert page.endswith(f"{END}\nafter\n")
     assert "old" not in page
-    assert "| x\\|y | passed | same |" in page
+    assert "| x\\|y | passed | passed | same |" in page
 
 
 def test_an_unknown_suite_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:

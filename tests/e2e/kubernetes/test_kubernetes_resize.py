@@ -44,7 +44,8 @@ OFF = {"memory-qos.cgroup2.nri.io": "off"}
 ANNOTATIONS: dict[str, dict[str, str]] = {
     "plain": OFF,
     "burst": {**OFF, "cpu-burst.cgroup2.nri.io": "50%"},
-    "memory": {},
+    # The estimate of the request is that of the container's creation.
+    "memory": {"memory-request.cgroup2.nri.io": "64Mi"},
     "idle": {**OFF, "qos-level.cgroup2.nri.io": "BE"},
     "pids": {**OFF, "pids.max.cgroup2.nri.io": "77"},
 }
