@@ -30,9 +30,9 @@ OF_NODE = re.compile(rf"^tests/e2e/.*?[\[-]({_NAMES})[\]-]")
 
 # From the longest to the shortest, as the table at the end of a run shows them.
 BY_LENGTH = (
-    *("kubernetes", "kubernetes-systemd", "kubernetes-crio"),
+    *("kubernetes", "kubernetes-systemd", "kubernetes-crio", "containerd-2.4"),
     *("crio", "containerd-1.6", "containerd-2", "containerd-1.7", "systemd"),
-    *("containerd-2.4", "v1"),
+    "v1",
 )
 
 # They restart the runtime, which takes longer the more pods there are.

@@ -207,6 +207,11 @@ SUITES = {
             "test_kubernetes_resize.py",
         ),
         _own(
+            "own-memory-qos",
+            "kubelet's MemoryQoS with both policies and off, beside nriplugin's",
+            "test_kubernetes_memory_qos.py",
+        ),
+        _own(
             "own-churn",
             "a hundred pods come and go, beside 50 daemon-reloads and restarts",
             "test_kubernetes_churn.py",

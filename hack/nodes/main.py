@@ -16,6 +16,7 @@ from nodes.cache import directory, say
 from nodes.catalog import NODES, Node
 from nodes.control_plane import shared
 from nodes.machine import booted, build, joining, qemu_command
+from nodes.programs import program
 from nodes.shell import NodeError
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def _list(_: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     for node in args.nodes or NODES.values():
         build(node)
+        if node.kubelet:
+            program("control-plane")
         if args.ready is not None:
             with args.ready.open("a") as file:
                 file.write(f"{node.name}\n")

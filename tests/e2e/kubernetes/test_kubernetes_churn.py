@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from support.cluster import Cluster
 
 pytestmark = [
-    pytest.mark.kubernetes,
-    on_nodes("kubernetes-systemd"),
+    on_nodes(long=("kubernetes-systemd",)),
     pytest.mark.timeout(7200),
 ]
 

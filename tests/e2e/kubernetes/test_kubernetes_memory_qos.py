@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from support.cluster import Cluster, Levels
 
 pytestmark = [
-    pytest.mark.kubernetes,
-    on_nodes("kubernetes"),
-    pytest.mark.timeout(1800),
+    on_nodes(long=("kubernetes",)),
+    pytest.mark.timeout(3600),
 ]
 
 DROP_IN = "/etc/kubernetes/kubelet.conf.d/50-memory-qos.conf"

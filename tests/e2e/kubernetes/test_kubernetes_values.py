@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.cluster import Cluster, Levels
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1800)]
-each_node = on_nodes("kubernetes", "kubernetes-systemd", "kubernetes-crio")
+pytestmark = pytest.mark.timeout(3600)
+each_node = on_nodes("kubernetes-systemd", long=("kubernetes", "kubernetes-crio"))
 
 OVERHEAD = cpu_memory("50m", "32Mi")
 
