@@ -15,7 +15,7 @@ from nodes.shell import NodeError
 
 from conformances.record import Result, default_file, load, save
 from conformances.suites import SUITES, Suite
-from conformances.tables import markdown_of, replace_generated, rows_of, text_of
+from conformances.tables import rows_of, text_of, with_results
 
 if TYPE_CHECKING:
     from nodes.machine import Machine
@@ -44,8 +44,7 @@ def main(argv: list[str]) -> int:
             different = False
         if args.write_docs:
             results = load(file)
-            ordered = [results[name] for name in SUITES if name in results]
-            PAGE.write_text(replace_generated(PAGE.read_text(), markdown_of(ordered)))
+            PAGE.write_text(with_results(PAGE.read_text(), results))
             say(f"wrote {PAGE}")
     except NodeError as exc:
         say(str(exc))
@@ -94,11 +93,12 @@ def _run_all(suites: list[Suite], file: Path) -> bool:
         place: Place | None = None
         machine: Machine | None = None
         for suite in suites:
-            if suite.place is not None and suite.place is not place:
+            if suite.place is not place:
                 # The guest of the suites before has served its purpose.
                 stack.close()
-                place = suite.place
-                machine = stack.enter_context(place.machine())
+                place, machine = suite.place, None
+                if place is not None:
+                    machine = stack.enter_context(place.machine())
             result = _run(suite, machine)
             save(file, result)
             print(text_of(result), flush=True)

@@ -45,6 +45,8 @@ def run_tests(way: str, *, files: str, environment: Mapping[str, str]) -> Run:
         if not report.exists():
             raise NodeError(f"{files}: pytest has ended without a report")
         outcomes = parse_pytest(report.read_text())
+    if not outcomes:
+        raise NodeError(f"{files}: no test was run")
     return Run(way, outcomes, time.monotonic() - began)
 
 

@@ -9,11 +9,12 @@ from conformances.comparing import Row, compare, condense
 from conformances.suites import SUITES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from conformances.record import Result
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+HEADING = "### "
 WIDTH = 110
 
 
@@ -45,23 +46,29 @@ def _word(row: Row) -> str:
     return "same" if row.same else "explained"
 
 
-def markdown_of(results: Iterable[Result]) -> str:
-    """Return the generated part of the page."""
-    parts = [line for result in results for line in _section(result)]
-    return "\n".join([BEGIN, *parts, END])
+def with_results(page: str, results: Mapping[str, Result]) -> str:
+    """Return a page that has these results instead of earlier ones of their suites.
 
-
-def replace_generated(page: str, generated: str) -> str:
-    """Return a page with another generated part."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return before + generated + after
+    The page keeps the results of all other suites that there are.
+    """
+    before, _, rest = page.partition(f"{BEGIN}\n")
+    generated, _, after = rest.partition(END)
+    sections = {
+        section.partition("\n")[0].removeprefix(HEADING): section.rstrip()
+        for section in re.split(rf"^(?={HEADING})", generated, flags=re.M)
+        if section.startswith(HEADING)
+    }
+    sections |= {
+        name: "\n".join(_section(result)).rstrip() for name, result in results.items()
+    }
+    ordered = "\n\n".join(sections[name] for name in SUITES if name in sections)
+    return f"{before}{BEGIN}\n\n{ordered}\n\n{END}{after}"
 
 
 def _section(result: Result) -> Iterator[str]:
     rows = rows_of(result)
     about = SUITES[result.suite].about if result.suite in SUITES else ""
-    yield f"\n### {result.suite}\n"
+    yield f"{HEADING}{result.suite}\n"
     yield f"{about[:1].upper()}{about[1:]}. {result.date}; {_versions(result)}.\n"
     yield _summary(result, rows)
     yield ""
@@ -74,7 +81,6 @@ def _section(result: Result) -> Iterator[str]:
         elif row.same and row.results[0] != "passed":
             note = f"same: {_short(_message(result, row.test))}"
         yield f"| {_cell(row.test)} | {' | '.join(row.results)} | {_cell(note)} |"
-    yield ""
 
 
 def _message(result: Result, test: str) -> str:

@@ -128,7 +128,7 @@ NODES = {
             kernel="forky",
             runtime="containerd",
             config="containerd-2.toml",
-            programs=("crictl", "containerd", "runc", "memory-qos", *OF_KUBERNETES),
+            programs=("crictl", "containerd", "runc", *OF_KUBERNETES),
             kubelet=True,
         ),
         Node(

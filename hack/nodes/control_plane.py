@@ -82,6 +82,9 @@ class ControlPlane(NamedTuple):
 @contextlib.contextmanager
 def shared(directory: Path) -> Iterator[ControlPlane]:
     """Use the control plane of a directory, which is started if it is not there."""
+    # What has to be built takes minutes, and is waited for here.
+    for name in ("control-plane", "kubectl"):
+        program(name)
     users = _join(directory)
     try:
         with _locked(directory / "starting"):
@@ -137,9 +140,9 @@ def _start(directory: Path) -> None:
 class Programs:
     """The running programs of a control plane, each with a log of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, home: Path) -> None:
         self._directory = directory
-        self._home = program("control-plane")
+        self._home = home
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, *options: str, prefix: Sequence[str] = ()) -> None:
@@ -287,7 +290,7 @@ def _await(true: Callable[[], bool], programs: Programs) -> None:
 
 def main(directory: Path) -> int:
     """Run the programs until nobody uses them."""
-    programs = Programs(directory)
+    programs = Programs(directory, program("control-plane"))
     # Its users' locks say when to stop; a signal means at once.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -12,7 +12,7 @@ from conformances.main import main
 from conformances.network import ADDRESS, forwarded, own_network
 from conformances.outcomes import FAILED, PASSED, SKIPPED, Outcome, Run
 from conformances.record import Result, load, save
-from conformances.tables import BEGIN, END, markdown_of, replace_generated
+from conformances.tables import BEGIN, END, with_results
 from conformances.ways import WITH, WITHOUT
 from support.needs import need
 
@@ -138,14 +138,18 @@ def test_a_result_replaces_that_of_its_suite(tmp_path: Path) -> None:
 def test_the_page_keeps_what_people_wrote() -> None:
     """Only what stands between the marks is replaced, and a bar ends no cell."""
     runs = [run_of(way, **{"x|y": PASSED}) for way in (WITHOUT, WITH)]
-    result = Result("a", "2026-01-01", {}, runs)
-    page = replace_generated(
-        f"before\n{BEGIN}\nold\n{END}\nafter\n", markdown_of([result])
+    result = Result("resize", "2026-01-01", {}, runs)
+    earlier = "### resize\n\nold\n\n### swap\n\n| kept |\n\n### gone\n\nlost"
+    page = with_results(
+        f"before\n{BEGIN}\n\n{earlier}\n\n{END}\nafter\n", {"resize": result}
     )
     assert page.startswith(f"before\n{BEGIN}\n")
     assert page.endswith(f"{END}\nafter\n")
     assert "old" not in page
     assert "| x\\|y | passed | passed | same |" in page
+    # Results of other suites stay, in the order of the suites there are.
+    assert page.index("### swap\n\n| kept |") < page.index("### resize")
+    assert "lost" not in page
 
 
 def test_an_unknown_suite_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:

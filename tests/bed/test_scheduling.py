@@ -85,7 +85,7 @@ def test_every_node_has_its_place(rules: ModuleType) -> None:
 def test_every_node_is_used() -> None:
     """No node is built and booted for nothing."""
     tests = Path(__file__).parent.parent / "e2e"
-    text = "".join(file.read_text() for file in tests.glob("test_*.py"))
+    text = "".join(file.read_text() for file in tests.rglob("test_*.py"))
     assert {name for name in NODES if re.search(f'"{name}"', text)} == set(NODES)
 
 

@@ -40,7 +40,7 @@ ANNOTATIONS = {
 }
 OFF = {"memory-qos.cgroup2.nri.io/container.theirs": "off"}
 THEIRS = {
-    "memory.high": str(2**25),
+    "memory.high": str(2**26),
     "memory.swap.max": "max",
     "memory.oom.group": "1",
 }
@@ -52,19 +52,19 @@ CREATED = {
     "cpu_shares": 512,
     "cpu_quota": 50_000,
     "cpu_period": 100_000,
-    "memory_limit_in_bytes": 2**26,
+    "memory_limit_in_bytes": 2**27,
 }
 UPDATE = {
     "cpu_share": 2048,
     "cpu_quota": 80_000,
     "cpu_period": 100_000,
-    "memory": 2**27,
+    "memory": 2**28,
 }
-OURS = {"cpu.weight": "59", "cpu.max": "50000 100000", "memory.max": str(2**26)}
+OURS = {"cpu.weight": "59", "cpu.max": "50000 100000", "memory.max": str(2**27)}
 OURS_UPDATED = {
     "cpu.weight": "174",
     "cpu.max": "80000 100000",
-    "memory.max": str(2**27),
+    "memory.max": str(2**28),
 }
 
 # How docs/coexistence.md shows it, which depends on the version of NRI.
@@ -135,8 +135,8 @@ def test_an_earlier_plugins_files_are_left_to_it(
     ):
         has_files_of_both(kubelet, pod)
         ours = kubelet.settings(kubelet.start(pod, "ours", CREATED))
-    # 16 MiB and nine tenths of the way from there to 64, in whole pages.
-    assert ours["memory.high"] == str(62_074_880)
+    # 16 MiB and nine tenths of the way from there to 128, in whole pages.
+    assert ours["memory.high"] == str(122_470_400)
 
 
 def test_a_later_plugin_that_sets_our_file_fails_the_container(

@@ -56,12 +56,12 @@ STEPS = [
             "cpu_share": 256,
             "cpu_quota": 1_000,  # the least that the kernel takes
             "cpu_period": 50_000,
-            "memory": 2**25,
+            "memory": 2**26,
         },
         35,
         10,
         "1000 50000",
-        2**25,
+        2**26,
     ),
     Step(
         "unlimited",
@@ -69,7 +69,7 @@ STEPS = [
         35,
         10,
         "max 100000",
-        2**25,
+        2**26,
     ),
 ]
 

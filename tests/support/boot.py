@@ -15,15 +15,18 @@ from nodes.shell import NodeError
 from support.needs import need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from nodes.control_plane import Endpoint
     from nodes.machine import Machine
 
+# Longer than all tests of a node together, on a busy machine, too.
+LIMIT_S = 4 * 3600
+
 
 @contextmanager
-def boot(name: str, endpoint: Endpoint | None = None) -> Iterator[Machine]:
-    """Build a node if need be, and boot it. A node with a kubelet needs an endpoint."""
+def boot(name: str, endpoint: Callable[[], Endpoint]) -> Iterator[Machine]:
+    """Build a node if need be, and boot it; one with a kubelet joins a cluster."""
     if os.geteuid() != 0:
         need("vm", "nodes are built by root")
     for program in (QEMU, "mmdebstrap", "go"):
@@ -32,7 +35,8 @@ def boot(name: str, endpoint: Endpoint | None = None) -> Iterator[Machine]:
     node = NODES[name]
     try:
         build(node)
+        joined = endpoint() if node.kubelet else None
     except NodeError as exc:
         need("vm", f"{name} cannot be built: {exc}")
-    with booted(node, endpoint=endpoint) as machine:
+    with booted(node, limit_s=LIMIT_S, endpoint=joined) as machine:
         yield machine

@@ -208,6 +208,9 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
         return False
     if any(each["type"] in UNSETTLED for each in status.get("conditions", ())):
         return False
+    of_pod = status.get("resources", {})
+    if any(of_pod.get(key) != value for key, value in _amounts(wanted)):
+        return False
     reported = {
         each["name"]: each.get("resources", {})
         for each in (
@@ -220,9 +223,14 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
         reported[each["name"]].get(key, {}) == value
         for each in (*wanted.get("initContainers", ()), *wanted["containers"])
         if each["name"] in reported
-        for key, value in each.get("resources", {}).items()
-        if key in ("requests", "limits")
+        for key, value in _amounts(each)
     )
+
+
+def _amounts(of: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
+    """Return the requests and limits of a pod or a container."""
+    given = of.get("resources", {})
+    return [(key, given[key]) for key in ("requests", "limits") if key in given]
 
 
 def wait_for(look: Callable[[], Any], good: Callable[[Any], bool]) -> Any:

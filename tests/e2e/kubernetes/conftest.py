@@ -1,17 +1,13 @@
-"""Nodes with a kubelet. Each file has a node of its own.
+"""A namespace of the cluster for each file. Its node is one that is booted for it.
 
 To boot a node takes less time than to have kubelet end the pods of the file before.
 """
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from nodes.control_plane import shared
-from support.boot import boot
 from support.cluster import Cluster, namespace
 
 if TYPE_CHECKING:
@@ -19,24 +15,6 @@ if TYPE_CHECKING:
 
     from nodes.control_plane import ControlPlane
     from nodes.machine import Machine
-
-
-@pytest.fixture(scope="session")
-def control_plane(testrun_uid: str) -> Iterator[ControlPlane]:
-    """Kubernetes' control plane, one for all processes of this run."""
-    home = Path(tempfile.gettempdir()) / f"nriplugin-cluster-{testrun_uid}"
-    with shared(home) as plane:
-        yield plane
-
-
-@pytest.fixture(scope="module")
-def node(
-    control_plane: ControlPlane, request: pytest.FixtureRequest
-) -> Iterator[Machine]:
-    """A node that has joined the cluster, and is forgotten by it at the end."""
-    with boot(request.param, control_plane.endpoint) as machine:
-        yield machine
-    control_plane.kubectl("delete", "node", request.param, "--ignore-not-found")
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
 """Pods that come and go, while systemd, kubelet and containerd disturb.
 
 systemd writes a unit's own values again at a `daemon-reload`; kubelet and containerd
-are restarted while pods start. Every pod must end with the values that `explain` says,
-whether they were right at once or had to be repaired.
+are restarted while pods start. Every pod must have the values that `explain` says, and
+keep them or have them repaired. A container that starts while the plugin has no
+connection is adopted.
 
 NRIPLUGIN_CHURN is the number of pods; hack/conformance has a hundred.
 """
@@ -13,7 +14,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from support.bed import on_nodes
+from support.bed import FreshNode, on_nodes
 from support.cluster import keep_looking, wait_for
 from support.explained import differing, explain
 from support.plugins import running
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from support.cluster import Cluster
 
 pytestmark = [
-    on_nodes(long=("kubernetes-systemd",)),
+    on_nodes(long=(FreshNode("kubernetes-systemd"),)),
     pytest.mark.timeout(7200),
 ]
 
@@ -37,20 +38,13 @@ RELOADS = PODS // 2
 RESIDENT = "resident"
 
 CONFIG_FILE = "/etc/nriplugin-churn.yaml"
-CONFIG = "memoryQoS: {enabled: true}\ncpuBurst: {enabled: true, percent: 50}\n"
-GIVEN = resources(cpu_memory("20m", "64Mi"), cpu_memory("1", "128Mi"))
-
-# Reloads are spread over the whole test; the file says how many there were.
-DONE = "/run/reloads"
-RELOAD = f"""
-n=0
-while [ $n -lt {RELOADS} ]; do
-    systemctl daemon-reload || exit 1
-    n=$((n + 1))
-    echo $n >{DONE}
-    sleep 5
-done
+CONFIG = """
+memoryQoS: {enabled: true}
+cpuBurst: {enabled: true, percent: 50}
+adopt: {enabled: true}
+repair: {enabled: true, everySeconds: 10}
 """
+GIVEN = resources(cpu_memory("20m", "64Mi"), cpu_memory("1", "128Mi"))
 
 
 def as_expected(cluster: Cluster, config: Path, names: Sequence[str]) -> None:
@@ -77,7 +71,10 @@ def start(cluster: Cluster, names: Sequence[str]) -> None:
 def test_every_pod_has_its_values(
     node: Machine, cluster: Cluster, tmp_path: Path
 ) -> None:
-    """A third of the way kubelet is restarted, then containerd, while pods start."""
+    """A third of the way kubelet is restarted, then containerd, while pods start.
+
+    The reloads are spread over all batches, and are done while pods start, too.
+    """
     config = tmp_path / "nriplugin.yaml"
     config.write_text(CONFIG)
     node.write(CONFIG_FILE, CONFIG)
@@ -89,18 +86,20 @@ def test_every_pod_has_its_values(
         len(batches) // 3: ("/node/bin/kubernetes", "restart"),
         len(batches) * 2 // 3: ("/node/bin/runtime", "restart"),
     }
+    reloads = 0
     with running(node, "--config", CONFIG_FILE) as plugin:
         start(cluster, [RESIDENT])
         as_expected(cluster, config, [RESIDENT])
-        reloads = node.spawn("sh", "-c", RELOAD, log="/var/log/reloads.log")
-        for number, names in enumerate(batches):
+        for number, names in enumerate(batches, 1):
             start(cluster, names)
-            if number in disturbances:
-                node.check(*disturbances[number])
+            if number - 1 in disturbances:
+                node.check(*disturbances[number - 1])
+            while reloads < RELOADS * number // len(batches):
+                node.check("systemctl", "daemon-reload")
+                reloads += 1
             as_expected(cluster, config, [RESIDENT, *names])
             cluster.delete(names)
-        wait_for(lambda: node.poll(reloads), lambda code: code is not None)
-        assert (node.read([DONE])[DONE] or "").strip() == str(RELOADS)
+        assert reloads == RELOADS
         as_expected(cluster, config, [RESIDENT])
         assert node.poll(plugin.pid) is None
         # kubelet gets all the others to end.

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from support.bed import on_nodes
+from support.bed import FreshNode, on_nodes
 from support.explained import PAGE, explain
 from support.plugins import running
 from support.workloads import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from support.cluster import Cluster, Levels
 
 pytestmark = [
-    on_nodes(long=("kubernetes",)),
+    on_nodes(long=(FreshNode("kubernetes"),)),
     pytest.mark.timeout(3600),
 ]
 

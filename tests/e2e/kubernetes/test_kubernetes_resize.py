@@ -1,6 +1,6 @@
 """In-place resizes by a real kubelet, with every handler.
 
-Pods go through all steps without the plugin, and a pod for each handler with it. After
+Pods go through all steps without the plugin, and pods with all handlers with it. After
 each step kubelet has settled, and the kernel has what `explain` says of the pod as the
 API server shows it. At the end kubelet's record of what it allocated and the runtime's
 record agree with that, too. kubelet must have called the runtime as often as without
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from nodes.payload import NEXT_VERSION
-from support.bed import on_nodes
+from support.bed import FreshNode, on_nodes
 from support.cluster import Levels, container_ids, is_settled, keep_looking, wait_for
 from support.explained import differing, explain
 from support.plugins import running
@@ -29,13 +29,17 @@ if TYPE_CHECKING:
     from support.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(3600)
-each_node = on_nodes("kubernetes", long=("kubernetes-systemd", "kubernetes-crio"))
+KUBERNETES = FreshNode("kubernetes")
+each_node = on_nodes(
+    KUBERNETES, long=(FreshNode("kubernetes-systemd"), FreshNode("kubernetes-crio"))
+)
 
 CONFIG_FILE = "/etc/nriplugin-resize.yaml"
 CONFIG = """
 memoryQoS: {enabled: true}
 cpuBurst: {enabled: true}
 cpuQoS: {enabled: true}
+memoryQoSLevel: {enabled: true}
 unifiedAnnotations: {enabled: true, allowed: [pids.max]}
 """
 OFF = {"memory-qos.cgroup2.nri.io": "off"}
@@ -89,13 +93,29 @@ BEGINNING = Step("begin", cpu_memory("50m", "64Mi"), cpu_memory("1", "128Mi"))
 STEPS = [
     Step("cpu up", cpu_memory("100m", "64Mi"), cpu_memory("1500m", "128Mi")),
     Step("memory up", cpu_memory("100m", "96Mi"), cpu_memory("1500m", "192Mi")),
-    Step("request only", cpu_memory("80m", "96Mi"), cpu_memory("1500m", "192Mi")),
-    Step("cpu down", cpu_memory("25m", "96Mi"), cpu_memory("500m", "192Mi")),
+    Step("requests only", cpu_memory("80m", "80Mi"), cpu_memory("1500m", "192Mi")),
+    Step("cpu down", cpu_memory("25m", "80Mi"), cpu_memory("500m", "192Mi")),
     Step("memory down", cpu_memory("25m", "64Mi"), cpu_memory("500m", "128Mi")),
     Step("both up", cpu_memory("100m", "96Mi"), cpu_memory("1500m", "192Mi")),
     Step("both down", *BEGINNING[1:]),
 ]
 AWAY = Step("away", cpu_memory("60m", "80Mi"), cpu_memory("1200m", "160Mi"))
+
+
+class Numbers(NamedTuple):
+    """What the runtime is told of a step, worked out by hand."""
+
+    shares: int
+    quota: int
+    memory: int
+
+
+NUMBERS = {
+    "cpu up": Numbers(102, 150_000, 128 << 20),
+    "memory up": Numbers(102, 150_000, 192 << 20),
+    "both down": Numbers(51, 100_000, 128 << 20),
+    "away": Numbers(61, 120_000, 160 << 20),
+}
 
 
 def pod_named(node: str, name: str, prefix: str) -> dict[str, Any]:
@@ -292,20 +312,25 @@ def test_kubelet_does_not_try_again(seen: dict[bool, Seen]) -> None:
     assert seen[True].calls == CALLS_OF_CONTAINER * len(ANNOTATIONS) + CALLS_OF_POD
 
 
+def agree(resizes: Resizes, step: Step) -> None:
+    """Compare kubelet's allocation, the runtime's numbers and what was asked for."""
+    for name, entry in resizes.allocated().items():
+        if name == TOGETHER:
+            assert entry["PodLevelResources"] == step.resources
+        else:
+            assert entry["ContainerResources"]["app"] == step.resources, name
+    numbers = NUMBERS[step.name]
+    for name, given in resizes.of_runtime().items():
+        assert given["cpu"]["quota"] == numbers.quota, name
+        assert given["memory"]["limit"] == numbers.memory, name
+        if name != TOGETHER:
+            assert given["cpu"]["shares"] == numbers.shares, name
+
+
 @each_node
 def test_all_records_agree_at_the_end(seen: dict[bool, Seen], resizes: Resizes) -> None:
     """kubelet's allocation, the runtime's numbers, and what the last step asked for."""
-    for name, entry in resizes.allocated().items():
-        wanted = STEPS[-1].resources
-        if name == TOGETHER:
-            assert entry["PodLevelResources"] == wanted
-        else:
-            assert entry["ContainerResources"]["app"] == wanted, name
-    for name, given in resizes.of_runtime().items():
-        assert given["cpu"]["quota"] == 100_000, name
-        assert given["memory"]["limit"] == 128 << 20, name
-        if name != TOGETHER:
-            assert given["cpu"]["shares"] == 51, name
+    agree(resizes, STEPS[-1])
 
 
 @each_node
@@ -317,6 +342,7 @@ def test_the_plugin_is_killed_and_started_between_resizes(
         with running(node, "--config", CONFIG_FILE) as plugin:
             resizes.take(step)
             as_expected(resizes)
+            agree(resizes, step)
             plugin.end(number)
 
 
@@ -333,6 +359,7 @@ def test_a_resize_while_the_plugin_is_away(
     resizes.settled(IDLE)
     with running(node, "--config", CONFIG_FILE):
         as_expected(resizes)
+        agree(resizes, AWAY)
         resizes.take(STEPS[-1])
         as_expected(resizes)
 
@@ -349,10 +376,11 @@ def test_kubelet_is_restarted_between_resizes(
         as_expected(resizes)
         resizes.take(STEPS[-1])
         assert as_expected(resizes) == before
+        agree(resizes, STEPS[-1])
 
 
 # pip takes long under emulation, hence one node.
-@on_nodes("kubernetes")
+@on_nodes(KUBERNETES)
 def test_the_plugin_is_upgraded_between_resizes(
     node: Machine, seen: dict[bool, Seen], resizes: Resizes
 ) -> None:
@@ -369,3 +397,4 @@ def test_the_plugin_is_upgraded_between_resizes(
         as_expected(resizes)
         resizes.take(STEPS[-1])
         as_expected(resizes)
+        agree(resizes, STEPS[-1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from support.bed import on_nodes
+from support.bed import FreshNode, on_nodes
 from support.cluster import keep_looking
 from support.explained import explain
 from support.plugins import running
@@ -32,9 +32,17 @@ if TYPE_CHECKING:
     from support.cluster import Cluster, Levels
 
 pytestmark = pytest.mark.timeout(3600)
-each_node = on_nodes("kubernetes-systemd", long=("kubernetes", "kubernetes-crio"))
+each_node = on_nodes(
+    FreshNode("kubernetes-systemd"),
+    long=(FreshNode("kubernetes"), FreshNode("kubernetes-crio")),
+)
 
 OVERHEAD = cpu_memory("50m", "32Mi")
+# An init container tells its log what its cgroup has, which is gone when others run.
+SHOW = """
+cd /sys/fs/cgroup
+for file in cpu.weight cpu.max memory.max; do echo $file: $(cat $file); done
+"""
 
 
 def workloads(node: str, prefix: str) -> list[dict[str, Any]]:
@@ -51,7 +59,7 @@ def workloads(node: str, prefix: str) -> list[dict[str, Any]]:
         node,
         container("app", burstable),
         init=[
-            container("prepare", small, command=["true"]),
+            container("prepare", small, command=["sh", "-c", SHOW]),
             sidecar("proxy", small),
         ],
     )
@@ -102,10 +110,11 @@ ABOVE = {"kubepods": "39", "Burstable": "19", "BestEffort": "1"}
 
 
 class Seen(NamedTuple):
-    """The pods as the API server shows them, and their cgroups."""
+    """The pods as the API server shows them, their cgroups, and an init container's."""
 
     pods: dict[str, Any]
     levels: dict[str, Levels]
+    prepare: dict[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +133,10 @@ def run_all(cluster: Cluster, prefix: str) -> Seen:
     cluster.apply(*workloads(cluster.node, prefix))
     found = cluster.running(*names)
     levels = cluster.all_levels([found[name] for name in names])
-    return Seen(
-        {name: found[f"{prefix}-{name}"] for name in PODS},
-        dict(zip(PODS, levels, strict=True)),
-    )
+    pods = {name: found[f"{prefix}-{name}"] for name in PODS}
+    log = cluster.kubectl("logs", pods["web"]["metadata"]["name"], "-c", "prepare")
+    prepare = dict(line.split(": ") for line in log.splitlines())
+    return Seen(pods, dict(zip(PODS, levels, strict=True)), prepare)
 
 
 @each_node
@@ -135,12 +144,22 @@ def run_all(cluster: Cluster, prefix: str) -> Seen:
 def test_containers_have_what_explain_says(
     node: Machine, seen: dict[bool, Seen], name: str
 ) -> None:
-    """Of the pod as the API server shows it, init containers and sidecars included."""
+    """Of the pod as the API server shows it, sidecars included."""
     (explained,) = explain(node, [seen[True].pods[name]])
     for container_name, held in seen[True].levels[name].containers.items():
         files = explained[container_name]
         assert files
         assert {file: held.get(file) for file in files} == files, container_name
+
+
+@each_node
+def test_an_init_container_has_what_explain_says(
+    node: Machine, seen: dict[bool, Seen]
+) -> None:
+    """And what it has without the plugin."""
+    (explained,) = explain(node, [seen[True].pods["web"]])
+    assert seen[True].prepare == explained["prepare"]
+    assert seen[True].prepare == seen[False].prepare
 
 
 @each_node
