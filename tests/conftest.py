@@ -1,9 +1,9 @@
 """How tests are divided between processes, and what holds for all property tests.
 
-The tests of one node run in one process, so that the node is booted once. All other
-tests of a file run in one process too, so that its fixtures are made once. The nodes
-come first, the longest first; the other files fill up the process that is done early,
-and the time until the nodes are built.
+The tests of one node run in one process, so that the node is booted once, unless files
+have a fresh one each. All other tests of a file run in one process too, so that its
+fixtures are made once. The nodes come first, the longest first; the other files fill up
+the process that is done early, and the time until the nodes are built.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -164,6 +165,8 @@ def test_a_node_has_an_address_that_is_not_loopback() -> None:
     """What listens on loopback is reached at the address, in that network only."""
     if os.geteuid() != 0:
         need("root", "a network namespace is made by root")
+    if shutil.which("ip") is None:
+        need("vm", "ip is not installed (hack/node packages installs it)")
     outside = Path("/proc/self/ns/net").readlink()
     with own_network(), socket.create_server(("127.0.0.1", 0)) as node:
         assert Path("/proc/self/ns/net").readlink() != outside

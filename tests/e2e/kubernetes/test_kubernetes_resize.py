@@ -307,9 +307,20 @@ def test_the_pod_bursts_with_its_container(seen: dict[bool, Seen]) -> None:
 
 @each_node
 def test_kubelet_does_not_try_again(seen: dict[bool, Seen]) -> None:
-    """It calls the runtime as often as without the plugin."""
-    assert seen[False].calls == CALLS_OF_CONTAINER + CALLS_OF_POD
-    assert seen[True].calls == CALLS_OF_CONTAINER * len(ANNOTATIONS) + CALLS_OF_POD
+    """It calls the runtime as often as without the plugin.
+
+    kubelet may call once more if it looks at a container before the runtime has
+    answered. A kubelet that is never content calls with every look at a pod.
+    """
+    without = CALLS_OF_CONTAINER + CALLS_OF_POD
+    assert without <= seen[False].calls <= without + len(CONTROL)
+    with_plugin = CALLS_OF_CONTAINER * len(ANNOTATIONS) + CALLS_OF_POD
+    assert with_plugin <= seen[True].calls <= with_plugin + len(NAMES)
+
+
+def of_pods(levels: dict[str, Levels]) -> dict[str, Any]:
+    """Return what pods and containers have; kubelet changes what is above at times."""
+    return {name: (held.pod, held.containers) for name, held in levels.items()}
 
 
 def agree(resizes: Resizes, step: Step) -> None:
@@ -370,12 +381,12 @@ def test_kubelet_is_restarted_between_resizes(
 ) -> None:
     """A new kubelet finds nothing to do, and its resizes arrive."""
     with running(node, "--config", CONFIG_FILE):
-        before = as_expected(resizes)
+        before = of_pods(as_expected(resizes))
         node.check("/node/bin/kubernetes", "restart")
         resizes.take(STEPS[0])
         as_expected(resizes)
         resizes.take(STEPS[-1])
-        assert as_expected(resizes) == before
+        assert of_pods(as_expected(resizes)) == before
         agree(resizes, STEPS[-1])
 
 
