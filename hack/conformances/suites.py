@@ -137,23 +137,8 @@ SUITES = {
         ),
         _specs(
             "memory-qos",
-            "kubelet's MemoryQoS: a part of each group of its specs",
-            Specs(
-                focus=(
-                    "MemoryQoS.*should set memory.low = requests.memory for Burstable",
-                    "MemoryQoS.*should set memory.min for Guaranteed pod containers",
-                    "MemoryQoS.*should propagate memory protection through QoS",
-                    "MemoryQoS.*should set memory.high for Burstable pod using formula",
-                    "MemoryQoS.*should NOT set memory.high for Guaranteed pod",
-                    "MemoryQoS.*should reset memory protection to 0 when MemoryQoS is",
-                    "MemoryQoS.*should clear stale memory.high when MemoryQoS is dis",
-                    "MemoryQoS.*should set memory.high after updating",
-                    "MemoryQoS.*should correctly compute memory.high for various",
-                    "MemoryQoS.*should NOT set memory protection when policy is None",
-                    "MemoryQoS.*should include burstable requests in kubepods root",
-                    "MemoryQoS.*should update pod-level memory.low after Burstable",
-                )
-            ),
+            "kubelet's MemoryQoS",
+            Specs(focus=("MemoryQoS",), limit_s=3 * 3600),
         ),
         _specs(
             "memory-qos-instead",
@@ -179,6 +164,11 @@ SUITES = {
                 # These run images other than busybox.
                 skip=("burstable container's oom", "guaranteed container's oom"),
             ),
+        ),
+        _specs(
+            "allocatable",
+            "kubelet's own reservations, and how it makes the cgroups of a node",
+            Specs(focus=("Node Container Manager",)),
         ),
         _specs(
             "swap",
