@@ -60,7 +60,7 @@ BURSTABLE = resources(cpu_memory("10m", "64Mi"), cpu_memory("1", "128Mi"))
 GUARANTEED = resources(limits=cpu_memory("250m", "64Mi"))
 RESIZED = resources(cpu_memory("10m", "96Mi"), cpu_memory("1", "192Mi"))
 
-# What the files hold if nobody has set them.
+# What these three files of a container hold if neither kubelet nor nriplugin sets them.
 NEUTRAL = {"memory.high": "max", "memory.low": "0", "memory.min": "0"}
 # What kubelet sets for the Burstable pod and after its resize: nine tenths of the way
 # from the request to the limit in whole pages, and the request.

@@ -319,12 +319,15 @@ def test_kubelet_does_not_try_again(seen: dict[bool, Seen]) -> None:
 
 
 def of_pods(levels: dict[str, Levels]) -> dict[str, Any]:
-    """Return what pods and containers have; kubelet changes what is above at times."""
+    """Return the files of pods and containers, without those of the cgroups above them.
+
+    kubelet renews the weights of QoS classes from time to time, whatever the test does.
+    """
     return {name: (held.pod, held.containers) for name, held in levels.items()}
 
 
 def agree(resizes: Resizes, step: Step) -> None:
-    """Compare kubelet's allocation, the runtime's numbers and what was asked for."""
+    """Check that kubelet's checkpoint and the runtime's specification have a step."""
     for name, entry in resizes.allocated().items():
         if name == TOGETHER:
             assert entry["PodLevelResources"] == step.resources
