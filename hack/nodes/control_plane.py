@@ -82,7 +82,7 @@ class ControlPlane(NamedTuple):
 @contextlib.contextmanager
 def shared(directory: Path) -> Iterator[ControlPlane]:
     """Use the control plane of a directory, which is started if it is not there."""
-    # To build these programs takes minutes, longer than `_start` waits for an API server.
+    # To build these programs takes longer than `_start` waits for an API server.
     for name in ("control-plane", "kubectl"):
         program(name)
     users = _join(directory)

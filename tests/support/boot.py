@@ -35,8 +35,8 @@ def boot(name: str, endpoint: Callable[[], Endpoint]) -> Iterator[Machine]:
     node = NODES[name]
     try:
         build(node)
-        joined = endpoint() if node.kubelet else None
     except NodeError as exc:
         need("vm", f"{name} cannot be built: {exc}")
+    joined = endpoint() if node.kubelet else None
     with booted(node, limit_s=LIMIT_S, endpoint=joined) as machine:
         yield machine
