@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
-from nriplugin.daemon.assembly import lifecycle_on, run_process
+from nriplugin.daemon.assembly import process_on, run_process
 from nriplugin.errors import ConfigError
 from nriplugin.sockets import SCHEME, parse_address, parse_mode
 from nriplugin.stopping import StopFlag
@@ -80,10 +80,13 @@ def main(args: argparse.Namespace) -> int:
         ) from exc
     from nriplugin.doors.cri.door import CRIDoor
 
-    lifecycle, unreadable = lifecycle_on(node_of(args), read_only=args.read_only)
-    if unreadable:
-        _log.warning("cgroups cannot be read: %s", unreadable)
-    door = CRIDoor(runtime, lifecycle)
+    process = process_on(
+        node_of(args), "cri", read_only=args.read_only, config_path=args.config
+    )
+    if process.unreadable_because:
+        _log.warning("cgroups cannot be read: %s", process.unreadable_because)
+    door = CRIDoor(runtime, process.lifecycle)
+    process.requests = door.requests
     stopping = StopFlag()
 
     def serve() -> None:
@@ -92,5 +95,5 @@ def main(args: argparse.Namespace) -> int:
         stopping.wait()
         _log.info("stopping")
 
-    run_process(door, serve, stopping.set, config_path=args.config)
+    run_process(process, door, serve, stopping.set)
     return 0

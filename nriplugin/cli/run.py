@@ -15,7 +15,7 @@ from google.protobuf.internal import api_implementation
 
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
-from nriplugin.daemon.assembly import lifecycle_on, run_process
+from nriplugin.daemon.assembly import process_on, run_process
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.doors.nri.responses import adjustment
 from nriplugin.errors import ConfigError
@@ -76,10 +76,14 @@ def main(args: argparse.Namespace) -> int:
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
-    lifecycle, unreadable = lifecycle_on(
-        node_of(args), read_only=args.read_only, render=adjustment
+    process = process_on(
+        node_of(args),
+        "nri",
+        read_only=args.read_only,
+        config_path=args.config,
+        render=adjustment,
     )
-    plugin = NodePlugin(lifecycle, unreadable)
+    plugin = NodePlugin(process.lifecycle, process.unreadable_because)
     if api_implementation.Type() != "upb":
         _log.warning(
             "protobuf is the %s implementation, many times slower than upb: "
@@ -87,6 +91,8 @@ def main(args: argparse.Namespace) -> int:
             api_implementation.Type(),
         )
     runner = Runner(plugin, launch)
+    process.nri_stats = runner.stats
+    process.requests = runner.stats.by_operation
 
     def serve() -> None:
         try:
@@ -98,10 +104,10 @@ def main(args: argparse.Namespace) -> int:
             ) from exc
 
     run_process(
+        process,
         plugin,
         serve,
         runner.stop,
-        config_path=args.config,
         beside=[_serving_grpc(plugin, args.grpc)],
     )
     return 0

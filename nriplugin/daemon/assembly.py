@@ -1,6 +1,6 @@
 """Builds and runs the parts that the processes of `run` and `cri-proxy` both have.
 
-`lifecycle_on` reads the facts about the node and builds the life-cycle that a door
+`process_on` reads the facts about the node and builds the life-cycle that a door
 decides with. `run_process` runs a door: it applies the configuration, starts the watch
 of the configuration file, handles signals, and stops everything in a fixed order.
 """
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nriplugin.cgroup.journal.journal import DATABASE
 from nriplugin.daemon.background import BackgroundThread
+from nriplugin.daemon.process import DaemonProcess
 from nriplugin.errors import CgroupError
 from nriplugin.node.facts import node_facts
 from nriplugin.node.ownership_records import OwnershipRecords
@@ -41,19 +42,45 @@ class Served(Protocol):
         """End everything that the door has started."""
 
 
-def lifecycle_on(
-    node: DetectedNode, *, read_only: bool, render: Render | None = None
-) -> tuple[Lifecycle, str]:
-    """Return a life-cycle for a node, and the reason if its cgroups cannot be read.
+def process_on(
+    node: DetectedNode,
+    door: str,
+    *,
+    read_only: bool,
+    config_path: str | None,
+    render: Render | None = None,
+) -> DaemonProcess:
+    """Return the parts of a daemon that its door is built on.
 
     Args:
         node: the node, as it was detected.
+        door: `nri` or `cri`.
         read_only: whether direct writes are forbidden.
+        config_path: the configuration file; None for the defaults.
         render: makes the door's response from a decision.
     """
+    background = BackgroundThread()
+    lifecycle, unreadable = _lifecycle_on(
+        node, background, read_only=read_only, render=render
+    )
+    return DaemonProcess(
+        *(door, lifecycle, background),
+        read_only=read_only,
+        unreadable_because=unreadable,
+        config_path=config_path,
+    )
+
+
+def _lifecycle_on(
+    node: DetectedNode,
+    background: BackgroundThread,
+    *,
+    read_only: bool,
+    render: Render | None,
+) -> tuple[Lifecycle, str]:
+    """Return a life-cycle for a node, and the reason if its cgroups cannot be read."""
     directory = state_directory(node)
     records = None if directory is None else OwnershipRecords(directory)
-    background = BackgroundThread()
     try:
         tree = node.open_tree()
     except CgroupError as exc:
@@ -88,11 +115,11 @@ def lifecycle_on(
 
 
 def run_process(
+    process: DaemonProcess,
     served: Served,
     serve: Callable[[], None],
     stop: Callable[[], None],
     *,
-    config_path: str | None,
     beside: Iterable[AbstractContextManager[Any]] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT.
@@ -101,10 +128,10 @@ def run_process(
     the door, so that nothing is applied to a door that is closed.
 
     Args:
+        process: the daemon's parts, as `process_on` has made them.
         served: the door.
         serve: blocks until `stop` is called.
         stop: ends `serve`; called by a signal handler.
-        config_path: the configuration file; None for the defaults.
         beside: other services of the process, entered before the door serves.
 
     Raises:
@@ -115,12 +142,15 @@ def run_process(
         stack.enter_context(closing(served))
         for service in beside:
             stack.enter_context(service)
-        if config_path is not None:
+        if process.config.path:
             # Imported only here: without a file, no YAML parser is needed.
             from nriplugin.config import parse_config
             from nriplugin.daemon.config_watch import ConfigWatch, watching
 
-            watch = ConfigWatch(config_path, parse_config, served.apply)
+            watch = process.config_watch = ConfigWatch(
+                *(process.config.path, parse_config, served.apply),
+                status=process.config,
+            )
             served.apply(watch.initial())
             stack.enter_context(watching(watch))
         # Imported modules are never freed: keep the garbage collector from examining

@@ -38,9 +38,11 @@ class BackgroundThread:
         self._next_paced = 0.0
         self._timed: list[tuple[float, int, Job]] = []
         self._serial = count()  # orders jobs that are due at the same time
-        self._periodic: Job | None = None
-        self._period_s = 0.0
-        self._next_periodic = 0.0
+        # By name: the job, its period, and when it is due.
+        self._periodic: dict[str, tuple[Job, float, float]] = {}
+        # When the present job began, on this object's clock; None between two jobs. A
+        # job that takes minutes shows that the thread is stuck.
+        self.busy_since: float | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -64,12 +66,15 @@ class BackgroundThread:
             heappush(self._timed, (self._clock() + seconds, next(self._serial), job))
         self.soon(_look_at_the_time)
 
-    def every(self, seconds: float, job: Job | None) -> None:
-        """Run a job periodically, in place of the earlier one; None ends that."""
+    def every(self, seconds: float, job: Job | None, name: str) -> None:
+        """Run a job periodically, in place of the earlier one of this name.
+
+        None in place of a job ends that.
+        """
         with self._lock:
-            if self._periodic is not None or job is not None:
-                self._periodic, self._period_s = job, seconds
-                self._next_periodic = self._clock() + seconds
+            self._periodic.pop(name, None)
+            if job is not None:
+                self._periodic[name] = job, seconds, self._clock() + seconds
         if job is not None:
             self.soon(_look_at_the_time)
 
@@ -98,15 +103,17 @@ class BackgroundThread:
                 job = self._due()
             if self._stopping:
                 return
+            self.busy_since = self._clock()
             try:
                 job()
             except Exception:  # noqa: BLE001 - the next job must run all the same
                 _log.exception("a background job failed")
+            self.busy_since = None
 
     def _seconds_to_next(self) -> float | None:
         with self._lock:
             times = [self._next_paced] if self._paced else []
-            times += [self._next_periodic] if self._periodic is not None else []
+            times += [due for _, _, due in self._periodic.values()]
             times += [self._timed[0][0]] if self._timed else []
         return max(0.0, min(times) - self._clock()) if times else None
 
@@ -118,9 +125,10 @@ class BackgroundThread:
             if self._paced and now >= self._next_paced:
                 self._next_paced = now + self._pause_s
                 return self._paced.popleft()
-            if self._periodic is not None and now >= self._next_periodic:
-                self._next_periodic = now + self._period_s
-                return self._periodic
+            for name, (job, period_s, due) in self._periodic.items():
+                if now >= due:
+                    self._periodic[name] = job, period_s, now + period_s
+                    return job
         return _look_at_the_time
 
 

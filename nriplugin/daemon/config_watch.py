@@ -25,6 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from nriplugin.config import read_text
+from nriplugin.daemon.config_status import ConfigStatus
 from nriplugin.errors import ConfigError, NRIPluginError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class ConfigWatch(Generic[T]):
         apply: Callable[[T], None],
         interval_s: float = INTERVAL_S,
         *,
+        status: ConfigStatus | None = None,
         wait: Callable[[float], Wake] | None = None,
     ) -> None:
         """Prepare the watch; the file is read by `initial` first.
@@ -80,12 +82,14 @@ class ConfigWatch(Generic[T]):
                 raises NRIPluginError if the text is not valid.
             apply: puts a configuration in force; called on the watch's thread.
             interval_s: the time between two calls of stat(2).
+            status: takes note of what becomes of each text.
             wait: in tests, replaces the wait of at most so many seconds.
         """
         self._path = path
         self._parse = parse
         self._apply = apply
         self._interval_s = interval_s
+        self.status = ConfigStatus(path) if status is None else status
         self._wait = self._next_wake if wait is None else wait
         # A SimpleQueue, because a signal handler calls `put`, and may do so while the
         # same thread is inside another `put`. SimpleQueue allows that; the lock of an
@@ -105,7 +109,10 @@ class ConfigWatch(Generic[T]):
                 there is no earlier configuration that could stay in force.
         """
         self._seen = self._look()
-        return self._parse(read_text(self._path), self._path)
+        text = read_text(self._path)
+        config = self._parse(text, self._path)
+        self.status.applied(text, first=True)
+        return config
 
     def start(self) -> None:
         """Start the thread; it runs until `stop` or the end of the process."""
@@ -146,10 +153,12 @@ class ConfigWatch(Generic[T]):
         except NRIPluginError as exc:
             self._refuse(str(exc), always)
             return False
-        except Exception:  # noqa: BLE001 - a defect in nriplugin must not end the thread
+        except Exception as exc:  # noqa: BLE001 - a defect must not end the thread
             _log.exception("configuration: the old one stays in force")
+            self.status.refused(repr(exc))
             return False
         self._refused = ""
+        self.status.applied(content.text)
         _log.info("configuration: %s is in force", self._path)
         return True
 
@@ -160,6 +169,7 @@ class ConfigWatch(Generic[T]):
             return _Content("", str(exc))
 
     def _refuse(self, reason: str, always: bool) -> None:
+        self.status.refused(reason)
         if reason != self._refused or always:
             _log.error("configuration: the old one stays in force: %s", reason)
         self._refused = reason

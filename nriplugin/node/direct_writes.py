@@ -14,6 +14,7 @@ It writes below the kubepods cgroup and nowhere else.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.journal import Journal
@@ -62,6 +63,9 @@ class DirectWriter:
         self._executor = executor
         self._journal = journal
         self.claims = Claims()
+        # How many writes there were, by the file's name and the outcome's status. Two
+        # threads that write at the same time may lose a count.
+        self.counts: Counter[tuple[str, str]] = Counter()
         for file in ALLOWABLE:
             add_raw(tree, file)
 
@@ -123,7 +127,7 @@ class DirectWriter:
                     updates += self._for_ancestors(write, pod, container)
                 elif container is not None:
                     updates += self._for_container(write.file, write.value, container)
-            return self._executor.update_batch(updates) if updates else []
+            return self._write(updates)
 
     def prepare_creation(
         self, writes: Sequence[Write], pod: str | None, key: str, name: str = ""
@@ -156,7 +160,7 @@ class DirectWriter:
             for file, value in files.items()
             for update in self._for_container(file, value, cgroup)
         ]
-        return self._executor.update_batch(updates) if updates else []
+        return self._write(updates)
 
     def lower(self, pod: str) -> list[Outcome]:
         """Lower sums above a pod to what its present containers and claims need.
@@ -170,7 +174,7 @@ class DirectWriter:
             with self._executor.exclusive():
                 updates = [u for file in FILES for u in self._lowered(file, one)]
                 if updates:
-                    outcomes += self._executor.update_batch(updates)
+                    outcomes += self._write(updates)
         return outcomes
 
     def forget(self, cgroup: str) -> None:
@@ -197,7 +201,14 @@ class DirectWriter:
         updates = [
             u for file, value in files.items() for u in updates_of(file, value, cgroup)
         ]
-        return self._executor.update_batch(updates) if updates else []
+        return self._write(updates)
+
+    def _write(self, updates: Sequence[Update]) -> list[Outcome]:
+        """Write, and count the outcome of every file."""
+        outcomes = self._executor.update_batch(updates) if updates else []
+        for outcome in outcomes:
+            self.counts[outcome.path.rpartition("/")[2], outcome.status.value] += 1
+        return outcomes
 
     def _for_container(self, file: str, value: str, cgroup: str) -> Iterator[Update]:
         """Set a container's file; a burst also in crun's inner cgroup.

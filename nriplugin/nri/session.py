@@ -78,6 +78,9 @@ SEND_PATIENCE_S = 10.0
 # and lose the answer.
 LINGER_S = 0.05
 
+# Under this name all requests are counted whose method no plugin has.
+UNKNOWN_METHOD = "unknown"
+
 
 class Session:
     """Serves one plugin on one socket."""
@@ -202,11 +205,14 @@ class Session:
         # right now, the update crosses this request, as it can on the wire in any case.
         self._running = event
         watchdog = self._watchdog
-        watchdog.deadline = monotonic() + watchdog.budget_s
+        began = monotonic()
+        watchdog.deadline = began + watchdog.budget_s
+        failed = False
         try:
             bound = self._methods.get(method)
             if bound is None or service != PLUGIN_SERVICE:
                 what = unknown(service, method) or method
+                method, failed = UNKNOWN_METHOD, True
                 reply = self._connection.failure(stream_id, Code.UNIMPLEMENTED, what)
             else:
                 parse, handle, may_update = bound
@@ -224,6 +230,7 @@ class Session:
                 ) or self._connection.reply(stream_id, payload)
         except Exception as exc:  # noqa: BLE001 - plugin code must not end the session
             reply = self._failure(call, exc)
+            failed = True
         watchdog.deadline = NO_DEADLINE
         with self._writing:
             # Under the lock the watchdog's thread has either taken this request over
@@ -234,6 +241,8 @@ class Session:
                 if event is call:  # a deferred event was answered when it arrived
                     self._connection.send(reply)
         self._stats.requests += 1
+        note = self._stats.by_operation.note
+        note(method, monotonic() - began, failed=failed)
         if interim is not None:
             self._come_back(call, interim)
         if self._updates:

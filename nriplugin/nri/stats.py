@@ -7,11 +7,16 @@ one request more or less.
 
 from __future__ import annotations
 
+from nriplugin.request_stats import RequestStats
+
 
 class Stats:
     """Counts since the process started, over all connections."""
 
-    __slots__ = ("connections", "deferred", "failed", "late", "lost", "requests")
+    __slots__ = (
+        *("by_operation", "connections", "deferred", "failed", "late", "lost"),
+        *("requests",),
+    )
 
     def __init__(self) -> None:
         self.connections = 0  # connections that were synchronized
@@ -20,3 +25,5 @@ class Stats:
         self.late = 0  # of `requests`: answered by the watchdog's thread
         self.deferred = 0  # further requests that arrived while a handler was late
         self.lost = 0  # of `deferred`: the plugin never sees them
+        # `requests` by the name of their RPC, with the time that they took.
+        self.by_operation = RequestStats()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from enum import StrEnum
 from sys import intern
+from time import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -105,6 +106,8 @@ class ContainerEntry(NamedTuple):
     # The container with the resources that the runtime keeps for it. Only the CRI door
     # needs it: an update over CRI, unlike one over NRI, does not repeat them.
     kept: EngineContainer | None = None
+    # When the decision was made, in seconds since 1970; 0 if this process made none.
+    decided_at: float = 0.0
 
     @property
     def cgroup(self) -> str | None:
@@ -178,6 +181,7 @@ class ContainerEntry(NamedTuple):
             outdated=outdated,
             numbers=numbers,
             decision=summarise(decision),
+            decided_at=time(),
         )
 
 

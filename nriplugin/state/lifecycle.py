@@ -27,10 +27,12 @@ from nriplugin.errors import NRIPluginError
 from nriplugin.kube.managed import Managed
 from nriplugin.node.observe import memory_use
 from nriplugin.node.protection import FILES as PROTECTION
+from nriplugin.state.connection import RuntimeConnection
 from nriplugin.state.corrections import Corrections
 from nriplugin.state.decision_cache import CachedDecision
 from nriplugin.state.decision_log import DecisionLog
 from nriplugin.state.decision_summary import summarise
+from nriplugin.state.events import EventKind, EventLog
 from nriplugin.state.inventory import NO_FILES, Inventory
 from nriplugin.state.learning import Learning
 from nriplugin.state.ownership import Ownership
@@ -94,8 +96,10 @@ class Lifecycle:
         self.plans = CurrentPlan(facts)
         self.inventory = Inventory()
         self.log = DecisionLog()
+        self.events = EventLog()
+        self.connection = RuntimeConnection()
         self.learning = Learning(self.plans, tree)
-        self.pending = PendingWrites(self.inventory, scheduler, records)
+        self.pending = PendingWrites(self.inventory, scheduler, records, self.events)
         self.corrections = Corrections(self.inventory, self.pending)
         self.protection = ProtectionChecks(tree, scheduler)
         self._render = render
@@ -201,6 +205,7 @@ class Lifecycle:
         if decision.refused or decision.warnings:
             self.log.note(entry.path, decision)
         self.inventory.put(entry)
+        self.events.note(EventKind.CREATED, entry)
         if decision.writes:
             self.pending.directly_written.add(entry.id)
             name = (entry.cgroup or entry.id).rpartition("/")[2]

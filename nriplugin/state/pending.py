@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from nriplugin.engine.decision import Level, When
 from nriplugin.node.outcomes import log_failures
 from nriplugin.node.protection import FILES as PROTECTION
+from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from nriplugin.engine.decision import Write
     from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.node.ownership_records import OwnershipRecords
+    from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory
     from nriplugin.state.scheduler import Scheduler
 
@@ -98,12 +100,14 @@ class PendingWrites:
         inventory: Inventory,
         scheduler: Scheduler,
         records: OwnershipRecords | None,
+        events: EventLog,
     ) -> None:
         """Begin without a writer: `writer` is set when direct writes are opened."""
         self.writer: DirectWriter | None = None
         self._inventory = inventory
         self._scheduler = scheduler
         self._records = records
+        self._events = events
         # By container ID: writes that wait for the start, and updates under way.
         self._starting: dict[str, Sequence[Write]] = {}
         self._updates: dict[str, PendingUpdate] = {}
@@ -255,6 +259,7 @@ class PendingWrites:
             become = update.become = become._replace(started=True)
         if become.pod.id:  # a container that the runtime does not list has no pod
             self._inventory.put_late(become)
+        self._events.note(EventKind.UPDATED, become)
         records, changed = self._records, become.managed != update.before.managed
         if records is not None and changed:
             records.expect(become.id)

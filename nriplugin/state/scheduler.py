@@ -25,8 +25,11 @@ class Scheduler(Protocol):
     def after(self, seconds: float, job: Callable[[], None]) -> None:
         """Run a job once, after so many seconds."""
 
-    def every(self, seconds: float, job: Callable[[], None] | None) -> None:
-        """Run a job periodically, in place of the earlier one; None ends that."""
+    def every(self, seconds: float, job: Callable[[], None] | None, name: str) -> None:
+        """Run a job periodically, in place of the earlier one of this name.
+
+        None in place of a job ends that.
+        """
 
     def stop(self) -> None:
         """End after the job that is running; all other jobs are dropped."""

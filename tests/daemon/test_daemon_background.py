@@ -116,7 +116,7 @@ def test_without_a_job_there_is_no_thread() -> None:
     before = len(background_threads())
     background = BackgroundThread()
     background.paced((), 1)
-    background.every(1, None)
+    background.every(1, None, "repair")
     assert len(background_threads()) == before
     background.stop()
 
@@ -187,17 +187,17 @@ def test_a_periodic_job_runs_at_its_interval() -> None:
     """It runs until another job, or None, replaces it."""
     background = Driven()
     background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
-    background.every(30, background.job("repair"))
+    background.every(30, background.job("repair"), "repair")
     background.clock.now += 29
     assert background.due() == ""
     for _ in range(3):
         background.clock.now += 30
         assert background.due() == "repair"
         assert background.due() == ""
-    background.every(5, background.job("another"))
+    background.every(5, background.job("another"), "repair")
     background.clock.now += 5
     assert background.due() == "another"
-    background.every(5, None)
+    background.every(5, None, "repair")
     background.clock.now += 100
     assert background.due() == ""
     assert background._seconds_to_next() is None
@@ -207,7 +207,7 @@ def test_the_thread_waits_for_the_job_that_is_due_first() -> None:
     """Paced and periodic jobs count; an overdue job means no wait."""
     background = Driven()
     background.soon = lambda job: None  # type: ignore[method-assign] # no thread here
-    background.every(10, background.job("again"))
+    background.every(10, background.job("again"), "repair")
     background.paced([background.job("later")] * 2, 1)
     assert background._seconds_to_next() == 1
     background.clock.now += 20
@@ -223,7 +223,7 @@ def test_the_thread_runs_paced_and_periodic_jobs(background: BackgroundThread) -
     """With a real clock, and with other jobs in between."""
     paced, repeated = threading.Semaphore(0), threading.Semaphore(0)
     background.paced([paced.release] * 3, 1000)
-    background.every(0.001, repeated.release)
+    background.every(0.001, repeated.release, "repair")
     for waited in (paced, repeated):
         for _ in range(3):
             assert waited.acquire(timeout=PATIENCE_S)

@@ -212,6 +212,8 @@ def outcome(plugin: Asked, request: view.CreateContainerRequest) -> Any:
         answer = response and response.SerializeToString(deterministic=True)
     entry = plugin.lifecycle.inventory.drop(request.container.id)
     plugin.lifecycle.inventory.drop_pod(request.container.pod_sandbox_id)
+    # The time of a decision is no part of it.
+    entry = entry and entry._replace(decided_at=0.0)
     return answer, entry, list(plugin.noted.entries)
 
 

@@ -24,6 +24,7 @@ from nriplugin.convert import Curve
 from nriplugin.doors.nri import dry_run, plugin
 from nriplugin.errors import NRIPluginError
 from nriplugin.node.ownership_records import OwnershipRecords
+from nriplugin.state.events import EventLog
 from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
 from nriplugin.state.pending import Cancellation, PendingWrites
 
@@ -40,7 +41,7 @@ def writing(kernel: Kernel) -> tuple[PendingWrites, Inventory]:
     """Return pending writes on a kernel, with one container in the inventory."""
     inventory = Inventory()
     inventory.put(BEFORE)
-    pending = PendingWrites(inventory, ByHand(), None)
+    pending = PendingWrites(inventory, ByHand(), None, EventLog())
     pending.writer = writer_on(kernel)
     return pending, inventory
 

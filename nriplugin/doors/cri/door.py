@@ -26,11 +26,13 @@ from nriplugin.doors.cri.runtime_watch import (
     RuntimeWatch,
 )
 from nriplugin.sockets import claimed, target_of
+from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nriplugin.config import Config
+    from nriplugin.request_stats import RequestStats
     from nriplugin.state.lifecycle import Lifecycle
 
 _log = logging.getLogger(__name__)
@@ -78,11 +80,29 @@ class CRIDoor:
             )
         self._health = Health(self._client.version)
         self._watch = RuntimeWatch(
-            self._client.version, greet, self._health.set_serving, retry_s
+            self._client.version, greet, self._note_serving, retry_s
         )
         forwarder = Forwarder(self._channel, self._watch.lost)
         self._proxy = Proxy(forwarder, interceptor, budget_s=budget_s)
         add_HealthServicer_to_server(self._health, self._proxy.server)
+
+    @property
+    def requests(self) -> RequestStats:
+        """Return the counters of the calls that were decided about."""
+        return self._proxy.requests
+
+    def _note_serving(self, serving: bool) -> None:
+        """Take note of whether the runtime answers; called by the runtime watch."""
+        self._health.set_serving(serving)
+        connection = self.lifecycle.connection
+        if serving and connection.since is None:
+            facts = self.lifecycle.plan.facts
+            connection.configured(facts.runtime, facts.runtime_version)
+            connection.synchronized(0)
+            self.lifecycle.events.note(EventKind.CONNECTED)
+        elif not serving and connection.since is not None:
+            connection.ended("the runtime does not answer")
+            self.lifecycle.events.note(EventKind.DISCONNECTED)
 
     def apply(self, config: Config) -> None:
         """Put a configuration in force, also while serving."""

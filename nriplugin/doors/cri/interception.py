@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import partial
+from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -32,6 +33,7 @@ from nriplugin.engine.stale import numbers_of
 from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import render_managed
 from nriplugin.node.observe import container_cgroup
+from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_POD, ContainerEntry, summarise_pod
 from nriplugin.state.lifecycle import decide_creation
 
@@ -169,6 +171,7 @@ class Interceptor:
             numbers=numbers_of(sent),
             decision=decided.summary,
             kept=container._replace(resources=sent._replace(unified=unified)),
+            decided_at=time(),
         )
 
     def _created(
@@ -187,6 +190,7 @@ class Interceptor:
         entry = entry._replace(id=container_id, kept=kept)
         if not lifecycle.inventory.put_late(entry):
             return  # another call has removed the container meanwhile
+        lifecycle.events.note(EventKind.CREATED, entry)
         lifecycle.pending.wait_for_start(container_id, decided.decision.writes)
         if decided.protects:
             lifecycle.check_protection(entry, decided)

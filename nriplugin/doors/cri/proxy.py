@@ -14,8 +14,10 @@ configured, or the runtime would write nriplugin's earlier values over an update
 from __future__ import annotations
 
 import logging
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import grpc
@@ -25,6 +27,7 @@ from nriplugin.doors.cri.interception import Prepared
 from nriplugin.doors.cri.methods import SERVER_STREAMS, UNARY
 from nriplugin.errors import RequestFails
 from nriplugin.policy import FailurePolicy
+from nriplugin.request_stats import RequestStats
 from nriplugin.sockets import bind
 from nriplugin.state.pending import Cancellation
 
@@ -87,6 +90,10 @@ class Proxy:
             options=OPTIONS,
         )
         self._handlers: dict[str, Handler] = {}
+        # The calls that were decided about, and the time that deciding took.
+        self.requests = RequestStats()
+        self.late = 0
+        self._counting = threading.Lock()  # calls are served on many threads
 
     def bind(self, path: str, mode: int) -> None:
         """Create the socket; `serve` begins to answer on it.
@@ -179,14 +186,23 @@ class Proxy:
         context: Context,
     ) -> Prepared:
         cancellation = Cancellation()
+        began, failed, late = monotonic(), True, False
         try:
-            return self._decided(rewrite, request, cancellation)
+            prepared = self._decided(rewrite, request, cancellation)
+            failed = False
+            return prepared
         except RequestFails:
             raise
         except Exception as exc:  # noqa: BLE001 - after any defect, containers must start
+            late = isinstance(exc, TimeoutError)
             # From here on the deciding thread, if it still runs, must not write.
             cancellation.cancelled = True
             return self._undecided(method, request, exc, context)
+        finally:
+            with self._counting:
+                operation = method.rpartition("/")[2]
+                self.requests.note(operation, monotonic() - began, failed=failed)
+                self.late += late
 
     def _decided(
         self,

@@ -8,6 +8,7 @@ created now. It reads cgroups and changes nothing: adoption.py makes the correct
 
 from __future__ import annotations
 
+from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.readers import core_from_nri
@@ -121,6 +122,7 @@ class ExistingContainer:
                 numbers=numbers_of(self._container.resources),
                 decision=summarise(decision),
                 adopted=True,
+                decided_at=time(),
             )
             found.missing.append(_correction(was, become, absent, decision))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from functools import partial
+from time import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from nriplugin.kube.annotations import SUFFIX
 from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 from nriplugin.state.corrections import Correction
+from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_FILES, ContainerEntry, PodEntry
 from nriplugin.state.lifecycle import NO_POD, after_update
 
@@ -111,7 +113,9 @@ class NodePlugin(Plugin):
                 repairs = False
             self._adoption.repairs = repairs
             repair = self.lifecycle.corrections.repair if repairs else None
-            self.lifecycle.scheduler.every(config.repair.every_seconds, repair)
+            self.lifecycle.scheduler.every(
+                config.repair.every_seconds, repair, "repair"
+            )
 
     # Once per connection
 
@@ -122,7 +126,9 @@ class NodePlugin(Plugin):
 
             self.apply(parse_config(request.config, "configuration from the runtime"))
         name, version = request.runtime_name, request.runtime_version
-        self._adoption.release = release_of(request)
+        release = self._adoption.release = release_of(request)
+        spoken = ".".join(map(str, release))
+        self.lifecycle.connection.configured(name, version, spoken)
         self.lifecycle.learn_runtime(name, version)
         _log.info("registered with %s %s", name, version)
         facts = self.plan.facts
@@ -138,6 +144,8 @@ class NodePlugin(Plugin):
         """Learn from the existing containers; return corrections of their values."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         self.lifecycle.pending.keep_only({container.id for container in containers})
+        self.lifecycle.connection.synchronized(0)
+        self.lifecycle.events.note(EventKind.CONNECTED)
         if self.plan.facts.cgroup_version != 2:
             return None
         return self._adoption.synchronize(pods, containers)
@@ -145,6 +153,8 @@ class NodePlugin(Plugin):
     def disconnected(self, reason: str) -> None:
         """Drop corrections that were not sent; the next Synchronize makes new ones."""
         self.lifecycle.scheduler.paced((), 1)
+        self.lifecycle.connection.ended(reason)
+        self.lifecycle.events.note(EventKind.DISCONNECTED, text=reason)
         _log.info("disconnected: %s", reason)
 
     # Creation
@@ -351,4 +361,7 @@ def _new_entry(
         False,  # started
         True,  # owned
         decided.summary,
+        False,  # adopted
+        None,  # kept
+        time(),
     )

@@ -57,7 +57,7 @@ class ByHand:
     def after(self, seconds: float, job: Job) -> None:
         self.timed.append(job)
 
-    def every(self, seconds: float, job: Job | None) -> None:
+    def every(self, seconds: float, job: Job | None, name: str) -> None:
         self.again = job
 
     def stop(self) -> None:

@@ -1,0 +1,45 @@
+"""Which configuration is in force, since when, and what became of later ones.
+
+The configuration watch writes it on its own thread; `status` and metrics read it.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from time import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# So many hexadecimal digits of the text's SHA-256 are shown.
+DIGITS = 12
+
+
+class ConfigStatus:
+    """The state of one configuration file. Times are seconds since 1970."""
+
+    def __init__(self, path: str = "", clock: Callable[[], float] = time) -> None:
+        """Begin with the defaults in force; `path` is empty without a file."""
+        self._clock = clock
+        self.path = path
+        self.hash = ""  # of the text in force; empty for the defaults
+        self.since = clock()
+        self.reloads = 0  # texts that came into force after the first one
+        self.failures = 0
+        self.error = ""  # of the newest text; empty if it is in force
+        self.failed_at: float | None = None
+
+    def applied(self, text: str, *, first: bool = False) -> None:
+        """Note that a text is in force."""
+        self.hash = sha256(text.encode()).hexdigest()[:DIGITS]
+        self.since = self._clock()
+        self.error = ""
+        if not first:
+            self.reloads += 1
+
+    def refused(self, reason: str) -> None:
+        """Note that the newest text is not in force."""
+        self.error = reason
+        self.failed_at = self._clock()
+        self.failures += 1

@@ -1,0 +1,57 @@
+"""One running daemon, as far as `status`, metrics, health and the control API read it.
+
+The parts are made by daemon/assembly.py and by the commands `run` and `cri-proxy`. All
+of them may be read from any thread.
+"""
+
+from __future__ import annotations
+
+from time import time
+from typing import TYPE_CHECKING
+
+from nriplugin.daemon.config_status import ConfigStatus
+
+if TYPE_CHECKING:
+    from nriplugin.config import Config
+    from nriplugin.daemon.background import BackgroundThread
+    from nriplugin.daemon.config_watch import ConfigWatch
+    from nriplugin.nri.stats import Stats
+    from nriplugin.request_stats import RequestStats
+    from nriplugin.state.lifecycle import Lifecycle
+
+
+class DaemonProcess:
+    """The parts of a daemon."""
+
+    def __init__(
+        self,
+        door: str,
+        lifecycle: Lifecycle,
+        background: BackgroundThread,
+        *,
+        read_only: bool = False,
+        unreadable_because: str = "",
+        config_path: str | None = None,
+    ) -> None:
+        """Put the parts together that exist before the door does.
+
+        Args:
+            door: `nri` or `cri`.
+            lifecycle: decides and keeps the inventory.
+            background: runs the jobs of the life-cycle.
+            read_only: whether the user has forbidden direct writes.
+            unreadable_because: why the node's cgroups cannot be read; empty if they can.
+            config_path: the configuration file, if there is one.
+        """
+        self.started_at = time()
+        self.door = door
+        self.lifecycle = lifecycle
+        self.background = background
+        self.read_only = read_only
+        self.unreadable_because = unreadable_because
+        self.config = ConfigStatus(config_path or "")
+        # Set when the parts exist: requests by operation, the counters of the NRI
+        # connection (None for the CRI proxy), and the watch of the configuration file.
+        self.requests: RequestStats | None = None
+        self.nri_stats: Stats | None = None
+        self.config_watch: ConfigWatch[Config] | None = None

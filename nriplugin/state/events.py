@@ -1,0 +1,89 @@
+"""The last events of the process: decisions, corrections, reloads, connections.
+
+`nriplugin events` streams them and `-v` logs them. A request thread only appends to a
+ring; it builds no text and wakes no thread, because either would cost more than the
+decision itself. Readers look at the ring a few times per second (`since`), and are told
+how many events they were too slow to see.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from itertools import count
+from time import time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nriplugin.state.inventory import ContainerEntry
+
+# An event keeps the entry of its container alive, which is about 1 KB.
+KEPT = 512
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    CREATED = "created"  # a decision about a new container
+    UPDATED = "updated"  # a decision about an update
+    STALE = "stale"  # values of a resize in nriplugin's absence are put right
+    MISSED = "missed"  # a container was created without nriplugin
+    ADOPTED = "adopted"  # such a container was given its values
+    DRIFTED = "drifted"  # a file holds another value than the decided one
+    REPAIRED = "repaired"  # ... and was written again
+    RELOADED = "reloaded"  # a configuration is in force
+    REJECTED = "rejected"  # a configuration is not: the old one stays in force
+    CONNECTED = "connected"  # to the runtime
+    DISCONNECTED = "disconnected"
+    WITHDRAWN = "withdrawn"  # direct writes were put back, nothing is decided any more
+
+
+class Event(NamedTuple):
+    """One event."""
+
+    number: int  # counts all events of the process, from 1
+    at: float  # seconds since 1970
+    kind: EventKind
+    # The container, with its values and their reasons, for events that are about one.
+    entry: ContainerEntry | None = None
+    # What the entry does not say, such as the files that have drifted.
+    text: str = ""
+
+
+class EventLog:
+    """The newest events. Any thread may call it; a deque's operations are atomic."""
+
+    def __init__(self, clock: Callable[[], float] = time) -> None:
+        self._clock = clock
+        self._ring: deque[Event] = deque(maxlen=KEPT)
+        self._numbers = count(1)
+
+    def note(
+        self, kind: EventKind, entry: ContainerEntry | None = None, text: str = ""
+    ) -> None:
+        """Add an event."""
+        event = Event(next(self._numbers), self._clock(), kind, entry, text)
+        self._ring.append(event)
+
+    def since(self, number: int) -> tuple[list[Event], int]:
+        """Return the events after this number, and how many are no longer kept."""
+        while True:
+            try:
+                found = [event for event in self._ring if event.number > number]
+                break
+            except RuntimeError:  # another thread has appended meanwhile
+                continue
+        # Two threads may append in another order than that of their numbers.
+        found.sort(key=lambda event: event.number)
+        lost = found[0].number - number - 1 if found else 0
+        return found, lost
+
+    @property
+    def last(self) -> int:
+        """Return the number of the newest event; 0 if there is none."""
+        try:
+            return self._ring[-1].number
+        except IndexError:
+            return 0
