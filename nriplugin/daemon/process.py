@@ -40,7 +40,7 @@ class DaemonProcess:
             lifecycle: decides and keeps the inventory.
             background: runs the jobs of the life-cycle.
             read_only: whether the user has forbidden direct writes.
-            unreadable_because: why the node's cgroups cannot be read; empty if they can.
+            unreadable_because: why the node's cgroups cannot be read; else empty.
             config_path: the configuration file, if there is one.
         """
         self.started_at = time()

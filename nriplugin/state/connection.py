@@ -1,8 +1,8 @@
 """The connection to the runtime, and the times without one.
 
 A container that is created while nriplugin is not connected gets no values from it. So
-every such time is kept as a `Gap`, with the containers that the next Synchronize found
-and no process of nriplugin had decided about.
+every such time is kept as a `ConnectionGap`, with the containers that the next
+Synchronize found and no process of nriplugin had decided about.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KEPT = 16
 
 
-class Gap(NamedTuple):
+class ConnectionGap(NamedTuple):
     """A time without a connection, from the end of one to the Synchronize of the next.
 
     Times are seconds since 1970.
@@ -42,7 +42,7 @@ class RuntimeConnection:
         self.since: float | None = None  # None while not connected and synchronized
         self.reason = "not connected yet"  # why there is no connection
         self.began = clock()  # since when there is none
-        self.gaps: deque[Gap] = deque(maxlen=KEPT)
+        self.gaps: deque[ConnectionGap] = deque(maxlen=KEPT)
         self.gap_count = 0
 
     def configured(self, runtime: str, version: str, release: str = "") -> None:
@@ -56,7 +56,7 @@ class RuntimeConnection:
         """
         now = self._clock()
         if self.since is None:
-            self.gaps.append(Gap(self.began, now, self.reason, missed))
+            self.gaps.append(ConnectionGap(self.began, now, self.reason, missed))
             self.gap_count += 1
         self.since = now
 

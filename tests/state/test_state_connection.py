@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nriplugin.state.connection import KEPT, Gap, RuntimeConnection
+from nriplugin.state.connection import KEPT, ConnectionGap, RuntimeConnection
 
 
 class _Clock:
@@ -25,8 +25,8 @@ def test_a_time_without_a_connection_is_a_gap() -> None:
     clock.now = 15.0
     connection.synchronized(missed=1)
     first, second = connection.gaps
-    assert first == Gap(0.0, 2.0, "not connected yet", 3)
-    assert second == Gap(10.0, 15.0, "no socket", 1)
+    assert first == ConnectionGap(0.0, 2.0, "not connected yet", 3)
+    assert second == ConnectionGap(10.0, 15.0, "no socket", 1)
 
 
 def test_the_number_of_gaps_outlives_the_gaps() -> None:
