@@ -10,6 +10,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from nriplugin.cli.daemon_options import add_daemon_arguments, services_of
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
 from nriplugin.daemon.assembly import process_on, run_process
@@ -55,12 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FILE", help="configuration file, YAML, as for `run`"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log more details")
     parser.add_argument(
         "--read-only",
         action="store_true",
         help="never write to cgroups, only add files to requests",
     )
+    add_daemon_arguments(parser)
     add_node_arguments(parser)
 
 
@@ -95,5 +96,6 @@ def main(args: argparse.Namespace) -> int:
         stopping.wait()
         _log.info("stopping")
 
-    run_process(process, door, serve, stopping.set)
+    services = services_of(process, args)
+    run_process(process, door, serve, stopping.set, beside=services)
     return 0

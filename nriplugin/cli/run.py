@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
 
+from nriplugin.cli.daemon_options import add_daemon_arguments, services_of
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
 from nriplugin.daemon.assembly import process_on, run_process
@@ -54,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", "-config", metavar="FILE", help="configuration file, YAML"
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log more details")
     parser.add_argument(
         "--read-only",
         action="store_true",
@@ -67,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also answer NRI's Plugin service over gRPC, as a dry run, on a socket "
         "such as unix:///run/nriplugin/plugin.sock",
     )
+    add_daemon_arguments(parser)
     add_node_arguments(parser)
 
 
@@ -108,7 +109,7 @@ def main(args: argparse.Namespace) -> int:
         plugin,
         serve,
         runner.stop,
-        beside=[_serving_grpc(plugin, args.grpc)],
+        beside=[_serving_grpc(plugin, args.grpc), *services_of(process, args)],
     )
     return 0
 

@@ -55,3 +55,5 @@ class DaemonProcess:
         self.requests: RequestStats | None = None
         self.nri_stats: Stats | None = None
         self.config_watch: ConfigWatch[Config] | None = None
+        # Whether the operator has ended all decisions (`nriplugin withdraw`).
+        self.withdrawn = False

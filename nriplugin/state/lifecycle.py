@@ -39,6 +39,7 @@ from nriplugin.state.ownership import Ownership
 from nriplugin.state.pending import PendingWrites
 from nriplugin.state.plan import CurrentPlan, Plan
 from nriplugin.state.protection_checks import ProtectionChecks
+from nriplugin.state.verification import ShadowCounts, VerificationCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +99,8 @@ class Lifecycle:
         self.log = DecisionLog()
         self.events = EventLog()
         self.connection = RuntimeConnection()
+        self.verification = VerificationCounts()
+        self.shadow = ShadowCounts()
         self.learning = Learning(self.plans, tree)
         self.pending = PendingWrites(self.inventory, scheduler, records, self.events)
         self.corrections = Corrections(self.inventory, self.pending)

@@ -1,0 +1,52 @@
+"""The options that `run` and `cri-proxy` both have, and the services they start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.daemon.control_service import DEFAULT_CONTROL, serving_control
+from nriplugin.daemon.http_service import DEFAULT_HTTP, serving_http
+
+if TYPE_CHECKING:
+    import argparse
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from nriplugin.daemon.process import DaemonProcess
+
+
+def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of every daemon."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more details")
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="how a line of the log looks (default: text)",
+    )
+    parser.add_argument(
+        "--control",
+        metavar="ADDRESS|off",
+        default=None,
+        help="socket of the control API, which status, why and events use "
+        f"(default: {DEFAULT_CONTROL}); `off` also keeps gRPC out of the process",
+    )
+    parser.add_argument(
+        "--http",
+        metavar="ADDRESS|off",
+        default=None,
+        help="where /metrics, /healthz, /readyz and /statusz are served "
+        f"(default: {DEFAULT_HTTP})",
+    )
+    parser.add_argument(
+        "--shadow",
+        action="store_true",
+        help="decide, count and compare, but send and write nothing",
+    )
+
+
+def services_of(
+    process: DaemonProcess, args: argparse.Namespace
+) -> list[AbstractContextManager[Any]]:
+    """Return the services that the options ask for, to be entered by `run_process`."""
+    return [serving_control(process, args.control), serving_http(process, args.http)]
