@@ -135,8 +135,10 @@ def test_500_containers_take_less_than_a_megabyte() -> None:
     try:
         for request in requests:
             plugin.create_container(request_type.FromString(request))
-        # The caches of decisions and of arithmetic are not part of the inventory.
+        # The caches of decisions and of arithmetic are not part of the inventory, and
+        # events keep the entries that they are about.
         plugin.lifecycle.plans.apply(plugin.plan.config)
+        plugin.lifecycle.events._ring.clear()
         assert len(plugin.lifecycle.inventory) == 500
         gc.collect()
         with_entries, _ = tracemalloc.get_traced_memory()

@@ -50,7 +50,7 @@ def release_of(version: str) -> Release:
     return int(major), int(minor)
 
 
-def until(condition: Callable[[], object], what: str, timeout_s: float = 10) -> None:
+def until(condition: Callable[[], object], what: str, timeout_s: float = 60) -> None:
     """Wait for something that another process brings about.
 
     Raises:
@@ -124,10 +124,15 @@ class GoRuntime:
 
     def start(self, **arguments: object) -> None:
         """Listen; containers=N sets how many exist."""
-        identity = {"version": CONTAINERD[self.version]}
-        self("start", **{"socket": self.socket, **identity, **arguments})
+        own = {
+            "socket": self.socket,
+            "version": CONTAINERD[self.version],
+            # The library's own 2 s are too short for a busy machine.
+            "request_timeout_ms": 30_000,
+        }
+        self("start", **{**own, **arguments})
 
-    def wait_sync(self, count: int = 1, timeout_s: float = 10) -> list[dict[str, Any]]:
+    def wait_sync(self, count: int = 1, timeout_s: float = 60) -> list[dict[str, Any]]:
         """Wait for so many synchronizations since the process began; return them."""
         reply = self("wait_sync", count=count, timeout_ms=int(timeout_s * 1000))
         syncs: list[dict[str, Any]] = reply["syncs"]
@@ -163,7 +168,7 @@ class Child:
     def terminate(self) -> int:
         """Ask the process to end; return its exit code."""
         self.process.terminate()
-        return self.process.wait(10)
+        return self.process.wait(60)
 
     def memory_kib(self, field: str = "VmRSS") -> int:
         """Return a line of the kernel's status file."""
