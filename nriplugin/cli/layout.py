@@ -42,6 +42,11 @@ class Toned(str):
     tone: Tone | None
 
 
+def titles(*names: str) -> tuple[str, ...]:
+    """Return the first row of a table."""
+    return tuple(Toned(name.upper(), Tone.FAINT) for name in names)
+
+
 def text_lines(
     parts: Sequence[str], *, indent: int, hanging: int, width: int, colour: bool
 ) -> list[str]:
