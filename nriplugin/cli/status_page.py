@@ -54,8 +54,11 @@ def brief_line(status: control.StatusResponse) -> str:
     line = f"nriplugin {status.version}: {verdict(status)}"
     if status.problems:
         return f"{line}: {'; '.join(status.problems)}"
-    counts = [f"{count} {state}" for state, count in counts_of(status.containers)]
-    return f"{line}; {_runtime_name(status)}; containers: {', '.join(counts)}"
+    counts = [
+        f"{count} {state}" for state, count in counts_of(status.containers) if count
+    ]
+    containers = ", ".join(counts) or "none"
+    return f"{line}; {_runtime_name(status)}; containers: {containers}"
 
 
 def verdict(status: control.StatusResponse) -> str:

@@ -60,16 +60,18 @@ class LiveNode:
 
     def start_daemon(self, *options: str) -> None:
         """Start the daemon and wait until it is registered and serves its socket."""
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "nriplugin", "run", "--http", "off"),
-                *("--nri-socket", "nri.sock", "--config", CONFIG_FILE),
-                *("--control", self.address, "--cgroup-root", str(self.cgroups)),
-                *options,
-            ],
-            cwd=self.directory,
-            env=self._environ(),
-        )
+        with (self.directory / "daemon.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "nriplugin", "run", "--http", "off"),
+                    *("--nri-socket", "nri.sock", "--config", CONFIG_FILE),
+                    *("--control", self.address, "--cgroup-root", self.cgroups.name),
+                    *options,
+                ],
+                stderr=log,
+                cwd=self.directory,
+                env=self._environ(),
+            )
         self._registrations += 1
         self.runtime.wait_for_plugin(self._registrations, PATIENCE_S)
         wait_until(lambda: self.command("status", "--brief").returncode == 0)
