@@ -53,9 +53,8 @@ def serving_control(
     listener = None
     try:
         listener = _listener(process, address or DEFAULT_CONTROL, group)
-        listener.open()
-    except AddressTaken as exc:
-        _log.warning("%s: tried again until it is free", exc)
+        _open(listener)
+        listener.start()
     except ConfigError as exc:
         if address is not None or group is not None:
             raise
@@ -64,16 +63,28 @@ def serving_control(
     except Exception:  # noqa: BLE001 - a defect must not keep the daemon from serving
         _log.exception("the control API is off")
         listener = None
-    else:
-        _log.info("control API: %s", address or DEFAULT_CONTROL)
-    if listener is None:
-        yield
-        return
-    listener.start()
     try:
         yield
     finally:
+        if listener is not None:
+            listener.close()
+
+
+def _open(listener: ControlListener) -> None:
+    """Open a listener, or leave it to its thread to try again.
+
+    Raises:
+        ConfigError: the socket cannot be made.
+    """
+    try:
+        listener.open()
+    except AddressTaken as exc:
+        _log.warning("%s: tried again until it is free", exc)
+    except BaseException:
         listener.close()
+        raise
+    else:
+        _log.info("control API: %s", listener.path)
 
 
 def _listener(

@@ -38,7 +38,7 @@ LOOK_S = 5.0
 # How many connections there may be at once: from root, and from the group.
 MAX_CONNECTIONS = 64
 MAX_READING_CONNECTIONS = 64
-_BACKLOG = 64
+_BACKLOG = 128
 
 # The directory beside the socket with the sockets of the gRPC servers.
 _PRIVATE = ".private"
@@ -74,7 +74,8 @@ class ControlListener:
             make_backend: makes the gRPC server for an access.
             look_s: how often the socket file is looked at.
         """
-        self._option, self._path, self._group = option, path, group
+        self.path = path
+        self._option, self._group = option, group
         self._make_backend = make_backend
         self._look_s = look_s
         self._selector = DefaultSelector()
@@ -100,7 +101,7 @@ class ControlListener:
             ConfigError: it cannot be made.
         """
         try:
-            self._claim.enter_context(claimed(self._option, self._path))
+            self._claim.enter_context(claimed(self._option, self.path))
             self._open_private_directory()
             for access in (Access.ALL, Access.READING):
                 if access is Access.READING and self._group is None:
@@ -112,7 +113,7 @@ class ControlListener:
         except OSError as exc:
             self._tear_down()
             raise ConfigError(
-                f"{self._option}: {self._path}: {exc.strerror}, expected a place where "
+                f"{self._option}: {self.path}: {exc.strerror}, expected a place where "
                 "a socket can be made"
             ) from exc
         except BaseException:
@@ -148,7 +149,7 @@ class ControlListener:
         The gRPC servers' sockets are reached through its descriptor, so the length of
         its path does not matter.
         """
-        directory = f"{self._path}{_PRIVATE}"
+        directory = f"{self.path}{_PRIVATE}"
         with suppress(FileExistsError):
             os.mkdir(directory, 0o700)
         flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY | os.O_CLOEXEC
@@ -168,14 +169,14 @@ class ControlListener:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.setblocking(False)
-            listening.bind(self._path)
+            listening.bind(self.path)
             # Nobody can connect before `listen`, so the permissions come in time.
             if self._group is None:
-                os.chmod(self._path, 0o600)
+                os.chmod(self.path, 0o600)
             else:
-                os.chown(self._path, -1, self._group)
-                os.chmod(self._path, 0o660)
-            found = os.lstat(self._path)
+                os.chown(self.path, -1, self._group)
+                os.chmod(self.path, 0o660)
+            found = os.lstat(self.path)
             listening.listen(_BACKLOG)
         except BaseException:
             listening.close()
@@ -187,7 +188,7 @@ class ControlListener:
     def _is_there(self) -> bool:
         """Whether the socket file is still the one that this process made."""
         try:
-            found = os.lstat(self._path)
+            found = os.lstat(self.path)
         except OSError:
             return False
         return stat.S_ISSOCK(found.st_mode) and self._identity == (
@@ -201,7 +202,7 @@ class ControlListener:
         self._selector.unregister(self._listening)
         if self._is_there():
             with suppress(OSError):
-                os.unlink(self._path)
+                os.unlink(self.path)
         self._listening.close()
         self._listening = self._identity = None
 
@@ -218,7 +219,7 @@ class ControlListener:
             os.close(self._private)
             self._private = -1
             with suppress(OSError):
-                os.rmdir(f"{self._path}{_PRIVATE}")
+                os.rmdir(f"{self.path}{_PRIVATE}")
         self._claim.close()
 
     # The thread
@@ -288,10 +289,10 @@ class ControlListener:
         if not self._accepting or (self._listening is not None and self._is_there()):
             return
         if self._listening is not None:
-            _log.warning("%s: %s is gone and made anew", self._option, self._path)
+            _log.warning("%s: %s is gone and made anew", self._option, self.path)
             self._tear_down()
         try:
-            os.makedirs(os.path.dirname(self._path), 0o755, exist_ok=True)
+            os.makedirs(os.path.dirname(self.path), 0o755, exist_ok=True)
             self.open()
         except (NRIPluginError, OSError) as exc:
             if str(exc) != self._problem:
@@ -299,4 +300,4 @@ class ControlListener:
                 _log.warning("%s", exc)
         else:
             self._problem = ""
-            _log.info("%s: serving %s", self._option, self._path)
+            _log.info("%s: serving %s", self._option, self.path)
