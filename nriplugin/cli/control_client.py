@@ -29,7 +29,7 @@ SERVICE = "nriplugin.control.v1.Control"
 
 # How long an answer may take. A daemon answers within milliseconds; a node under heavy
 # load may take a thousand times as long.
-PATIENCE_S = 20.0
+PATIENCE_S = 10.0
 CONNECT_S = 5.0
 
 # `status --by pod` and `why` on a node with very many pods.

@@ -10,7 +10,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
-from nriplugin.cli.control_client import add_control_argument, client_of
+from nriplugin.cli.control_client import PATIENCE_S, add_control_argument, client_of
 from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import (
     Page,
@@ -101,9 +101,11 @@ def main(args: argparse.Namespace) -> int:
     return int(not _is_good(status))
 
 
-def _ask(client: ControlClient, by: str) -> control.StatusResponse:
+def _ask(
+    client: ControlClient, by: str, patience_s: float = PATIENCE_S
+) -> control.StatusResponse:
     request = control.StatusRequest(by=by)
-    return client.call("Status", request, control.StatusResponse)
+    return client.call("Status", request, control.StatusResponse, patience_s)
 
 
 def _is_good(status: control.StatusResponse) -> bool:
@@ -129,8 +131,9 @@ def _wait(client: ControlClient, wait_s: float) -> None:
     began = monotonic()
     told = ""
     while True:
+        left_s = max(began + wait_s - monotonic(), ASK_S)
         try:
-            status = _ask(client, "")
+            status = _ask(client, "", min(PATIENCE_S, left_s))
             if _is_good(status):
                 return
             state = f"{verdict(status)}: {'; '.join(status.problems)}"

@@ -29,6 +29,13 @@ def test_hanging_lines() -> None:
     assert page.lines == ["x" * 36 + " yyy", "    " + "z" * 36]
 
 
+def test_a_whole_text_is_not_wrapped_at_its_spaces() -> None:
+    """A file stays together with its value."""
+    page = Page(40, colour=False)
+    page.text("x" * 30, Toned("cpu.max=50000 100000", None, whole=True))
+    assert page.lines == ["x" * 30, "cpu.max=50000 100000"]
+
+
 def test_colours_come_after_escaping_and_add_no_width() -> None:
     """A control sequence in a text is escaped, and columns line up."""
     page = Page(80, colour=True)

@@ -22,9 +22,11 @@ from support.harness import PATIENCE_S, wait_until
 from support.terminals import COLOUR, on_terminal
 
 from nriplugin.api import control_pb2 as control
+from nriplugin.cli.control_client import ControlClient
 from nriplugin.cli.main import main
 from nriplugin.cli.status import GROUPINGS
 from nriplugin.daemon.container_counts import _GROUPS
+from nriplugin.errors import ControlError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,6 +213,18 @@ def test_a_socket_that_does_not_speak_grpc(tmp_path: Path, capsys: Captured) -> 
         server.kill()
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"nriplugin: the daemon at unix://{path} has ended the connection"
+
+
+def test_a_daemon_that_is_stuck(tmp_path: Path) -> None:
+    """A socket that accepts and never answers is told from one without a daemon."""
+    path = f"{tmp_path}/s.sock"
+    with socket.socket(socket.AF_UNIX) as stuck:
+        stuck.bind(path)
+        stuck.listen()
+        client = ControlClient(path)
+        request = control.StatusRequest()
+        with pytest.raises(ControlError, match=r"s.sock does not answer$"):
+            client.call("Status", request, control.StatusResponse, patience_s=0.2)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
