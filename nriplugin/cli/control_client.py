@@ -143,7 +143,10 @@ class ControlClient:
         )
 
     def _ended(self) -> str:
-        return f"the daemon at {SCHEME}{self._path} has ended the connection"
+        return (
+            f"the daemon at {SCHEME}{self._path} has ended the connection; if it runs, "
+            "its log says why"
+        )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

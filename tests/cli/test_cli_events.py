@@ -146,8 +146,8 @@ def test_the_end_of_the_daemon(daemon: ControlDaemon, capsys: Captured) -> None:
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [CREATED_LINE]
     assert captured.err == (
-        f"nriplugin: the daemon at {daemon.address} has ended the connection; --follow "
-        "would wait for the next one\n"
+        f"nriplugin: the daemon at {daemon.address} has ended the connection; if it "
+        "runs, its log says why; --follow would wait for the next one\n"
     )
 
 
