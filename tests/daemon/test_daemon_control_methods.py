@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from cgroup.kernels import Kernel
 from daemon.control_clients import SERVICE, ControlClient, controlled, daemon_of
-from doors.nri.messages import container_at
-from doors.nri.nodes import Node, configure, plugin_on
+from doors.nri.messages import container_at, creation, pod_at, seen
+from doors.nri.nodes import FACTS, Node, configure, plugin_on
 from support.trees import POD
 
 from nriplugin.api import control_pb2 as control
+from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cli.main import main
 from nriplugin.config import parse_config
 from nriplugin.daemon import control_service
@@ -23,6 +26,7 @@ from nriplugin.daemon.config_watch import ConfigWatch
 from nriplugin.daemon.control_service import serving_control
 from nriplugin.errors import ConfigError
 from nriplugin.explain import TYPICAL_NODE
+from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,21 +144,29 @@ def test_without_a_file_there_is_nothing_to_reload(tmp_path: Path) -> None:
 
 def test_restore_puts_direct_writes_back(tmp_path: Path) -> None:
     """A dry run only says so; then the originals are back, and nothing is left."""
-    with Journal(str(tmp_path / "state")) as journal:
-        node = Node("cpuBurst: {enabled: true, percent: 50}", journal=journal)
-        node.kernel.files[f"{POD}/cpu.max"] = "400000 100000"
-        node.create()
-        node.start()
-        assert node.file(BURST) == "50000"
-        with controlled(daemon_of(node.plugin.lifecycle), tmp_path) as client:
+    kernel = Kernel(2)
+    kernel.files[f"{POD}/cpu.max"] = "400000 100000"
+
+    def open_writer() -> DirectWriter:
+        journal = Journal(str(tmp_path / "state"))
+        executor = Executor(kernel.tree, journal=journal, refresh_s=0.0)
+        return DirectWriter(kernel.tree, executor, journal)
+
+    plugin = plugin_on(FACTS, kernel.tree, open_writer=open_writer)
+    configure(plugin, "cpuBurst: {enabled: true, percent: 50}")
+    with closing(plugin):
+        plugin.create_container(creation(pod_at(), container_at()))
+        plugin.start_container(b"", seen(view.Container, container_at()))
+        assert kernel.files[BURST] == "50000"
+        with controlled(daemon_of(plugin.lifecycle), tmp_path) as client:
             dry = client.restore(dry_run=True)
             assert {one.status for one in dry.files} == {"would be restored"}
-            assert node.file(BURST) == "50000"
+            assert kernel.files[BURST] == "50000"
             done = client.restore()
             assert {one.status for one in done.files} == {"restored"}
             (burst,) = done.files
             assert (f"{burst.cgroup}/{burst.file}", burst.value) == (BURST, "0")
-            assert node.file(BURST) == "0"
+            assert kernel.files[BURST] == "0"
             assert not client.restore().files
 
 
