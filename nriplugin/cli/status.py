@@ -94,7 +94,7 @@ def main(args: argparse.Namespace) -> int:
         status = _ask(client, args.by)
     except ControlError as exc:
         if args.brief:
-            print_line(f"nriplugin: {exc}")
+            _print_problem(str(exc), args.output)
             return 1
         raise
     _print(status, args)
@@ -151,27 +151,34 @@ def _wait(client: ControlClient, wait_s: float) -> None:
 
 def _watch(client: ControlClient, args: argparse.Namespace) -> None:
     """Print the state until Ctrl-C, also while no daemon answers."""
-    drawing = on_terminal() and args.output == "table"
+    pages = args.output == "table" and not args.brief
     while True:
         page = Page()
         try:
             status = _ask(client, args.by)
         except ControlError as exc:
-            if args.output == "table":
+            if pages:
                 page.text(Toned(str(exc), Tone.BAD))
-            elif args.output == "json":
-                print_json({"error": str(exc)}, flush=True)
             else:
-                print_yaml({"error": str(exc)}, flush=True)
+                _print_problem(str(exc), args.output)
         else:
-            if args.output != "table" or args.brief:
-                _print(status, args)
-            else:
+            if pages:
                 draw_status(page, status, time(), args.by)
-        if drawing and not args.brief:
+            else:
+                _print(status, args)
+        if pages and on_terminal():
             page.redraw()
-        elif page.lines:
-            if not args.brief:
-                page.text("")
+        elif pages:
+            page.text("")
             page.show(flush=True)
         sleep(WATCH_S)
+
+
+def _print_problem(text: str, output: str) -> None:
+    """Print why there is no state, in the form that the reader expects."""
+    if output == "json":
+        print_json({"error": text}, flush=True)
+    elif output == "yaml":
+        print_yaml({"error": text}, flush=True)
+    else:
+        print_line(f"nriplugin: {text}", flush=True)

@@ -167,3 +167,12 @@ def good_status(**more: Any) -> control.StatusResponse:
     )
     status.MergeFrom(control.StatusResponse(**more))
     return status
+
+
+def not_ready() -> control.StatusResponse:
+    """Return the state of the same daemon without a connection to its runtime."""
+    state = good_status(problems=["the runtime has closed the connection"])
+    state.ready = False
+    state.runtime.connected = False
+    state.runtime.reason = "the runtime has closed the connection"
+    return state
