@@ -104,15 +104,15 @@ def _listener(
         ) from exc
     from nriplugin.daemon.control.listener import ControlListener
     from nriplugin.daemon.control.peers import group_id
+    from nriplugin.daemon.control.socket_files import make_directory_of
 
     readers = None if group is None else group_id(GROUP_OPTION, group)
-    directory = os.path.dirname(path)
     try:
-        os.makedirs(directory, 0o755, exist_ok=True)
+        make_directory_of(path)
     except OSError as exc:
         raise ConfigError(
-            f"{OPTION}: {directory}: {exc.strerror}, expected a directory that is "
-            "there or can be made"
+            f"{OPTION}: {os.path.dirname(path)}: {exc.strerror}, expected a directory "
+            "that is there or can be made"
         ) from exc
     return ControlListener(
         *(OPTION, path, readers), lambda access: ControlServer(process, access)

@@ -232,7 +232,7 @@ def test_what_a_dead_process_left_is_replaced(
     private = tmp_path / "control.sock.private"
     private.mkdir(0o755)
     with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(private / "all.sock"))
+        dead.bind(str(private / "all"))
     with controlled(process, tmp_path) as client:
         assert client.status().version
         assert mode_of(private) == 0o700
