@@ -15,7 +15,7 @@ from nriplugin.cli.printing import Page, print_json, print_yaml
 from nriplugin.daemon.control_service import DEFAULT_CONTROL
 from nriplugin.daemon.doctor.examine import examine
 from nriplugin.daemon.doctor.finding import FindingLevel
-from nriplugin.daemon.doctor.host import Host, HostOptions
+from nriplugin.daemon.doctor.host import ExaminedHost, HostOptions
 from nriplugin.node.state_directory import configured_state_directory
 from nriplugin.nri.launch import DEFAULT_SOCKET
 from nriplugin.sockets import parse_address
@@ -87,7 +87,7 @@ def main(args: argparse.Namespace) -> int:
         state_directory=configured_state_directory(args.state_dir),
         config=args.config,
     )
-    found = examine(Host(node_of(args), options))
+    found = examine(ExaminedHost(node_of(args), options))
     findings = [finding for _, of_family in found for finding in of_family]
     if args.output == "json":
         print_json([finding.as_dict() for finding in findings], indent=2)

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 # What kubelet refuses to start without, by cgroup version, and what it can do without.
 REQUIRED = {1: ("cpu", "cpuacct", "cpuset", "memory"), 2: ("cpu", "cpuset", "memory")}
 OPTIONAL = ("pids", "hugetlb")
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say whether values can be written to this node's cgroups, and by whom."""
     node = host.node
     yield _version(host)
@@ -45,7 +45,7 @@ def check(host: Host) -> Iterator[CheckFinding]:
     yield _writes(host)
 
 
-def _version(host: Host) -> CheckFinding:
+def _version(host: ExaminedHost) -> CheckFinding:
     version = host.node.version
     if version.number == 2:
         return ok("cgroup-version", f"cgroup v2: {version.evidence}.")
@@ -60,7 +60,7 @@ def _version(host: Host) -> CheckFinding:
     )
 
 
-def _controllers(host: Host) -> Iterator[CheckFinding]:
+def _controllers(host: ExaminedHost) -> Iterator[CheckFinding]:
     number = host.node.version.number
     present = host.node.controllers()
     missing = [name for name in REQUIRED[number] if name not in present]
@@ -87,7 +87,7 @@ def _controllers(host: Host) -> Iterator[CheckFinding]:
         yield ok("controllers", text)
 
 
-def _delegation(host: Host, tree: Tree) -> Iterator[CheckFinding]:
+def _delegation(host: ExaminedHost, tree: Tree) -> Iterator[CheckFinding]:
     """Look at cgroup.subtree_control from the root down to the cgroup of all pods."""
     kubepods = host.node.paths.kubepods()
     if not os.path.isdir(f"{host.node.cgroup_root}{kubepods}"):
@@ -105,7 +105,9 @@ def _delegation(host: Host, tree: Tree) -> Iterator[CheckFinding]:
             text = tree.files.read(f"{cgroup.rstrip('/')}/cgroup.subtree_control")
         except CgroupError as exc:
             yield warning(
-                *("delegation", f"{cgroup}: {exc}."), "Run doctor as root on the node."
+                "delegation",
+                f"It is not known which controllers {cgroup} hands down: {exc}.",
+                "Run doctor as root on the node.",
             )
             return
         missing = [name for name in REQUIRED[2] if name not in text.split()]
@@ -126,7 +128,7 @@ def _delegation(host: Host, tree: Tree) -> Iterator[CheckFinding]:
     )
 
 
-def _driver(host: Host) -> CheckFinding:
+def _driver(host: ExaminedHost) -> CheckFinding:
     driver = host.node.driver
     last = driver.rungs[-1]
     text = f"The cgroup driver is {driver.driver}, by {last.name}: {last.evidence}."
@@ -152,7 +154,7 @@ def _other(driver: Driver) -> Driver:
     return Driver.CGROUPFS if driver is Driver.SYSTEMD else Driver.SYSTEMD
 
 
-def _existing_of_other(host: Host) -> str:
+def _existing_of_other(host: ExaminedHost) -> str:
     """Return the cgroup of all pods of the other driver, if only that one is there."""
     node = host.node
     own = node.paths.root_path("cpu")
@@ -160,7 +162,7 @@ def _existing_of_other(host: Host) -> str:
     return other if os.path.isdir(other) and not os.path.isdir(own) else ""
 
 
-def _nsdelegate(host: Host) -> Iterator[CheckFinding]:
+def _nsdelegate(host: ExaminedHost) -> Iterator[CheckFinding]:
     mount = mount_of(host.node.cgroup_root, host.proc)
     if mount is None:
         return
@@ -176,7 +178,7 @@ def _nsdelegate(host: Host) -> Iterator[CheckFinding]:
     )
 
 
-def _writes(host: Host) -> CheckFinding:
+def _writes(host: ExaminedHost) -> CheckFinding:
     node = host.node
     kubepods = node.paths.kubepods()
     if node.writable():

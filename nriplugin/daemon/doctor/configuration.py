@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
     from nriplugin.config import Config
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say whether the configuration is valid, and which curve is in force."""
     yield _configuration(host)
     yield _curve(host)
 
 
-def _configuration(host: Host) -> CheckFinding:
+def _configuration(host: ExaminedHost) -> CheckFinding:
     path, config = host.config_path, host.config
     status = host.answers.status
     if status is not None and status.configuration.error:
@@ -50,7 +50,7 @@ def _configuration(host: Host) -> CheckFinding:
     )
 
 
-def _curve(host: Host) -> CheckFinding:
+def _curve(host: ExaminedHost) -> CheckFinding:
     status = host.answers.status
     if status is not None and status.node.curve:
         return ok(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 _PLUGIN_NAME = re.compile(r"[0-9]{2}-.+")
 
@@ -29,7 +29,7 @@ _PLUGIN_NAME = re.compile(r"[0-9]{2}-.+")
 MUTATION_POLICY = "/etc/crio/nri_plugins/AllowMutations/config.yaml"
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say what else on this node may be in nriplugin's way."""
     yield _instances(host)
     yield from _hook(host)
@@ -38,7 +38,7 @@ def check(host: Host) -> Iterator[CheckFinding]:
     yield from _mutation_policy(host)
 
 
-def _instances(host: Host) -> CheckFinding:
+def _instances(host: ExaminedHost) -> CheckFinding:
     """Count what answers NRI or CRI requests as nriplugin."""
     found = [
         f"process {one.pid} (nriplugin {command})"
@@ -65,7 +65,7 @@ def _instances(host: Host) -> CheckFinding:
     return ok("instances", "No other nriplugin is to be seen.")
 
 
-def _hook(host: Host) -> Iterator[CheckFinding]:
+def _hook(host: ExaminedHost) -> Iterator[CheckFinding]:
     hooks = hook_files(host)
     if not hooks:
         return
@@ -84,7 +84,7 @@ def _hook(host: Host) -> Iterator[CheckFinding]:
         yield ok("oci-hook", f"The OCI hook is installed: {hooks[0]}.")
 
 
-def _launched_plugins(host: Host) -> Iterator[CheckFinding]:
+def _launched_plugins(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Look at the plugins that the runtime starts itself."""
     for path in plugin_files(host):
         name = path.rpartition("/")[2]
@@ -112,7 +112,7 @@ def _launched_plugins(host: Host) -> Iterator[CheckFinding]:
             )
 
 
-def _connected_plugins(host: Host) -> Iterator[CheckFinding]:
+def _connected_plugins(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Look at the processes that are connected to the NRI socket."""
     if host.nri_state != LISTENING:
         return
@@ -154,7 +154,7 @@ def _connected_plugins(host: Host) -> Iterator[CheckFinding]:
     )
 
 
-def _mutation_policy(host: Host) -> Iterator[CheckFinding]:
+def _mutation_policy(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Look for OpenShift's policy about what NRI plugins may change."""
     text = host.files.read_or_none(MUTATION_POLICY)
     if text is None:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 
 class CheckFamily(NamedTuple):
     """Checks of one family, under the title that people read."""
 
     title: str
-    check: Callable[[Host], Iterator[CheckFinding]]
+    check: Callable[[ExaminedHost], Iterator[CheckFinding]]
 
 
 FAMILIES = (
@@ -45,13 +45,13 @@ FAMILIES = (
 
 
 def examine(
-    host: Host, families: tuple[CheckFamily, ...] = FAMILIES
+    host: ExaminedHost, families: tuple[CheckFamily, ...] = FAMILIES
 ) -> list[tuple[str, list[CheckFinding]]]:
     """Return the findings by the title of their family."""
     return [(family.title, list(_guarded(host, family))) for family in families]
 
 
-def _guarded(host: Host, family: CheckFamily) -> Iterator[CheckFinding]:
+def _guarded(host: ExaminedHost, family: CheckFamily) -> Iterator[CheckFinding]:
     try:
         yield from family.check(host)
     except Exception as exc:  # noqa: BLE001 - one check must not end the others

@@ -1,4 +1,4 @@
-"""`Host`: what several checks need to know, found out once and when first asked for.
+"""`ExaminedHost`: what several checks need to know, found out once and when needed.
 
 The NRI socket, the control socket, the state directory and the configuration file are
 paths of this process, as they are for `nriplugin run`. All other files are the host's,
@@ -69,7 +69,7 @@ class RuntimeVersion(NamedTuple):
     source: str
 
 
-class Host:
+class ExaminedHost:
     """One node."""
 
     def __init__(self, node: DetectedNode, options: HostOptions) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 # The first kernel for Kubernetes on cgroup v2, and what later ones brought.
 OLDEST_KERNEL = (5, 8)
@@ -29,7 +29,7 @@ _LIBRARY_DIRECTORIES = ("/usr/lib/systemd", "/lib/systemd", "/usr/lib64/systemd"
 OLDEST_SYSTEMD = 244
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say which kernel and which systemd there are, and what they lack."""
     yield _kernel(os.uname().release)
     yield from _systemd(host)
@@ -57,7 +57,7 @@ def _kernel(release: str) -> CheckFinding:
     return ok("kernel", f"The kernel is {release}.")
 
 
-def _systemd(host: Host) -> Iterator[CheckFinding]:
+def _systemd(host: ExaminedHost) -> Iterator[CheckFinding]:
     driver = str(host.node.driver.driver)
     if not host.files.exists("/run/systemd/system"):
         if driver == "systemd":
@@ -83,7 +83,7 @@ def _systemd(host: Host) -> Iterator[CheckFinding]:
         yield ok("systemd", f"The node runs systemd {version}.")
 
 
-def _systemd_version(host: Host) -> int | None:
+def _systemd_version(host: ExaminedHost) -> int | None:
     """Return the version, by the name of a library that systemd's programs use."""
     triplets = [
         f"/usr/lib/{name}/systemd"
@@ -98,7 +98,7 @@ def _systemd_version(host: Host) -> int | None:
     return None
 
 
-def _pressure(host: Host) -> CheckFinding:
+def _pressure(host: ExaminedHost) -> CheckFinding:
     if os.path.exists(f"{host.proc}/pressure/memory"):
         return ok("pressure", "The kernel measures pressure (PSI).")
     return note(
@@ -109,7 +109,7 @@ def _pressure(host: Host) -> CheckFinding:
     )
 
 
-def _swap(host: Host) -> CheckFinding:
+def _swap(host: ExaminedHost) -> CheckFinding:
     try:
         with open(f"{host.proc}/swaps", encoding="utf-8") as file:
             areas = len(file.read().splitlines()) - 1

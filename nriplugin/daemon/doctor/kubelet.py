@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 TIERED = "TieredReservation"
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say what kubelet is told, and where that meets nriplugin."""
     if not host.kubelet:
         yield note(
@@ -39,7 +39,7 @@ def check(host: Host) -> Iterator[CheckFinding]:
     yield from _memory_qos(host)
 
 
-def _driver_conflict(host: Host) -> Iterator[CheckFinding]:
+def _driver_conflict(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Compare kubelet's cgroup driver with the runtime's."""
     of_kubelet, place = host.kubelet_setting(lambda one: one.driver)
     for settings in host.runtimes:
@@ -56,20 +56,21 @@ def _driver_conflict(host: Host) -> Iterator[CheckFinding]:
             )
             continue
         said = place or "not configured, so by default"
-        key = "cgroup_manager"
+        wanted = f'cgroup_manager = "{expected}"'
         if settings.name == CONTAINERD:
-            key = "SystemdCgroup of the default runtime"
+            value = str(expected == "systemd").lower()
+            wanted = f"SystemdCgroup = {value} for the default runtime"
         yield warning(
             "driver-conflict",
             f"kubelet's cgroup driver is {expected} ({said}), and {settings.name}'s "
             f"is {of_runtime}. From Kubernetes 1.31 on kubelet takes the runtime's, "
             "where the runtime tells it (containerd 2, CRI-O); else pods do not start.",
-            f"Set cgroupDriver: {of_runtime} in kubelet's configuration, or {key} in "
-            f"{settings.main_file}.",
+            f"Set {wanted} in {settings.main_file}, or cgroupDriver: {of_runtime} in "
+            "kubelet's configuration.",
         )
 
 
-def _memory_qos(host: Host) -> Iterator[CheckFinding]:
+def _memory_qos(host: ExaminedHost) -> Iterator[CheckFinding]:
     gate, gate_place = host.kubelet_setting(lambda one: one.memory_qos)
     factor, _ = host.kubelet_setting(lambda one: one.throttling_factor)
     policy, _ = host.kubelet_setting(lambda one: one.reservation_policy)
@@ -112,7 +113,7 @@ def _memory_qos(host: Host) -> Iterator[CheckFinding]:
     )
 
 
-def _own_memory_qos(host: Host) -> bool:
+def _own_memory_qos(host: ExaminedHost) -> bool:
     """Whether nriplugin's configuration has memoryQoS on, for some containers."""
     from nriplugin.config import Config
 

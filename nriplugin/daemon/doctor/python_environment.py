@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 # Module -> what it is for, and the name to install.
 OPTIONAL_PACKAGES = {
@@ -24,7 +24,7 @@ OPTIONAL_PACKAGES = {
 }
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say whether this installation is complete and fast."""
     del host
     yield _python()

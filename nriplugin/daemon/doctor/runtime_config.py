@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
     from nriplugin.daemon.doctor.runtime_files import RuntimeSettings
 
 # The first releases in which NRI is there, and in which it is on by default.
@@ -25,7 +25,7 @@ CONTAINERD_NRI, CONTAINERD_ON = (1, 7), (2, 0)
 CRIO_NRI, CRIO_ON = (1, 26), (1, 30)
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say for each runtime of the node whether its NRI is on."""
     if not host.runtimes:
         yield note(
@@ -48,7 +48,7 @@ def check(host: Host) -> Iterator[CheckFinding]:
         yield from _socket_path(host, settings)
 
 
-def _runtime(host: Host, settings: RuntimeSettings) -> CheckFinding:
+def _runtime(host: ExaminedHost, settings: RuntimeSettings) -> CheckFinding:
     known = host.runtime_version(settings.name)
     files = ", ".join(settings.files) or "no file, so its defaults"
     if known is None:
@@ -73,7 +73,7 @@ def _runtime(host: Host, settings: RuntimeSettings) -> CheckFinding:
 
 
 def nri_by_configuration(
-    host: Host, settings: RuntimeSettings
+    host: ExaminedHost, settings: RuntimeSettings
 ) -> tuple[bool | None, str]:
     """Return whether NRI is on, and why; None if that depends on the version."""
     if settings.nri is not None:
@@ -91,7 +91,7 @@ def nri_by_configuration(
     return True, "by default of CRI-O from 1.30 on"
 
 
-def _nri(host: Host, settings: RuntimeSettings) -> CheckFinding:
+def _nri(host: ExaminedHost, settings: RuntimeSettings) -> CheckFinding:
     on, why = nri_by_configuration(host, settings)
     live = host.nri_state == LISTENING
     name = settings.name
@@ -138,7 +138,9 @@ def _how_to_turn_on(settings: RuntimeSettings) -> str:
     )
 
 
-def _connections(host: Host, settings: RuntimeSettings) -> Iterator[CheckFinding]:
+def _connections(
+    host: ExaminedHost, settings: RuntimeSettings
+) -> Iterator[CheckFinding]:
     if settings.connections:
         return
     key = "disable_connections"
@@ -156,7 +158,9 @@ def _connections(host: Host, settings: RuntimeSettings) -> Iterator[CheckFinding
     )
 
 
-def _socket_path(host: Host, settings: RuntimeSettings) -> Iterator[CheckFinding]:
+def _socket_path(
+    host: ExaminedHost, settings: RuntimeSettings
+) -> Iterator[CheckFinding]:
     wanted = settings.socket_path
     if wanted is None or wanted in host.aliases(host.options.nri_socket):
         return

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 INSTALL_GRPC = "Install grpcio: pip install 'nriplugin[grpc]'."
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say which sockets are there, and who answers."""
     yield _nri_socket(host)
     yield from _control_socket(host)
     yield from _cri_sockets(host)
 
 
-def _nri_socket(host: Host) -> CheckFinding:
+def _nri_socket(host: ExaminedHost) -> CheckFinding:
     path, state = host.options.nri_socket, host.nri_state
     if state == LISTENING:
         mode = stat.S_IMODE(os.stat(path).st_mode)
@@ -56,7 +56,7 @@ def _nri_socket(host: Host) -> CheckFinding:
     return problem("nri-socket", text, advice)
 
 
-def _control_socket(host: Host) -> Iterator[CheckFinding]:
+def _control_socket(host: ExaminedHost) -> Iterator[CheckFinding]:
     path, status = host.options.control, host.answers.status
     if status is not None:
         yield from _daemon(host)
@@ -65,7 +65,8 @@ def _control_socket(host: Host) -> Iterator[CheckFinding]:
     running = [one for processes in host.daemons.values() for one in processes]
     if path is None:
         yield note(
-            *("control-socket", "The control socket was not asked for: --control off."),
+            "control-socket",
+            "No daemon was asked, because of --control off.",
             "Leave out --control to ask a running daemon.",
         )
     elif silent == NO_GRPC:
@@ -99,7 +100,7 @@ def _control_socket(host: Host) -> Iterator[CheckFinding]:
         )
 
 
-def _daemon(host: Host) -> Iterator[CheckFinding]:
+def _daemon(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say how the daemon is that answers."""
     status = host.answers.status
     assert status is not None
@@ -131,7 +132,7 @@ def _daemon(host: Host) -> Iterator[CheckFinding]:
     )
 
 
-def _cri_sockets(host: Host) -> Iterator[CheckFinding]:
+def _cri_sockets(host: ExaminedHost) -> Iterator[CheckFinding]:
     if not host.cri_sockets:
         yield note(
             "cri-socket",

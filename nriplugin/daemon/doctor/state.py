@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.daemon.doctor.finding import CheckFinding
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 # A journal of a node with hundreds of containers has less than 1 MB.
 LEAST_FREE_BYTES = 16 << 20
 
 
-def check(host: Host) -> Iterator[CheckFinding]:
+def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say whether original values and records can be kept."""
     directory = host.options.state_directory
     if not os.path.isdir(directory):
@@ -81,9 +81,9 @@ def _journal(directory: str) -> Iterator[CheckFinding]:
     if not os.path.exists(path):
         yield ok("journal", "There is no journal: nothing was written directly.")
         return
-    # Read-only, and no file is made beside it. Without the daemon's own lock a writer
-    # may be at work, so an answer of "busy" is no mistake.
-    address = f"file:{quote(path)}?mode=ro"
+    # If no process has it open, SQLite would make files beside it even for a reader.
+    in_use = os.path.exists(f"{path}-wal")
+    address = f"file:{quote(path)}?{'mode=ro' if in_use else 'immutable=1'}"
     try:
         with closing(sqlite3.connect(address, uri=True, timeout=0.2)) as database:
             (version,) = database.execute("PRAGMA user_version").fetchone()

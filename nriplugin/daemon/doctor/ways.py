@@ -9,14 +9,14 @@ from nriplugin.daemon.doctor.processes import OWN_PROGRAM
 from nriplugin.doors.hook.hooksd import HOOKS_DIR, was_installed
 
 if TYPE_CHECKING:
-    from nriplugin.daemon.doctor.host import Host
+    from nriplugin.daemon.doctor.host import ExaminedHost
 
 # Where CRI-O and podman look for hooks: the administrator's and the packages'.
 HOOKS_DIRECTORIES = (HOOKS_DIR, "/usr/share/containers/oci/hooks.d")
 PLUGIN_DIRECTORY = "/opt/nri/plugins"
 
 
-def hook_files(host: Host) -> list[str]:
+def hook_files(host: ExaminedHost) -> list[str]:
     """Return the files of hooks.d that run nriplugin."""
     return [
         f"{directory}/{name}"
@@ -27,7 +27,7 @@ def hook_files(host: Host) -> list[str]:
     ]
 
 
-def plugin_files(host: Host) -> list[str]:
+def plugin_files(host: ExaminedHost) -> list[str]:
     """Return the executable files that the runtime starts as plugins."""
     directories = {one.plugin_path or PLUGIN_DIRECTORY for one in host.runtimes}
     found = []
@@ -39,7 +39,7 @@ def plugin_files(host: Host) -> list[str]:
     return found
 
 
-def launched_files(host: Host) -> list[str]:
+def launched_files(host: ExaminedHost) -> list[str]:
     """Return those of the plugins' files that are nriplugin."""
     return [
         path
@@ -48,7 +48,7 @@ def launched_files(host: Host) -> list[str]:
     ]
 
 
-def other_way(host: Host) -> str:
+def other_way(host: ExaminedHost) -> str:
     """Return what works without NRI on this node; empty if nothing does."""
     if host.daemons.get("cri-proxy"):
         return f"the CRI proxy (process {host.daemons['cri-proxy'][0].pid})"
