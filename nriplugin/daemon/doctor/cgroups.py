@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.paths import Driver
+from nriplugin.daemon.doctor.answers import LISTENING, dial
 from nriplugin.daemon.doctor.finding import note, ok, problem, warning
 from nriplugin.daemon.doctor.mount_options import mount_of
 from nriplugin.errors import CgroupError
@@ -13,7 +14,7 @@ from nriplugin.errors import CgroupError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.cgroup.files import LocalFiles
     from nriplugin.daemon.doctor.finding import CheckFinding
     from nriplugin.daemon.doctor.host import ExaminedHost
 
@@ -27,7 +28,7 @@ def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     node = host.node
     yield _version(host)
     try:
-        tree = node.open_tree()
+        files = node.open_files()
     except CgroupError as exc:
         yield problem(
             "cgroup-root",
@@ -36,10 +37,12 @@ def check(host: ExaminedHost) -> Iterator[CheckFinding]:
             "the host root; --cgroup-root names another place.",
         )
         return
-    yield from _controllers(host)
-    if node.version.number == 2:
-        yield from _delegation(host, tree)
+    with files:
+        yield from _controllers(host)
+        if node.version.number == 2:
+            yield from _delegation(host, files)
     yield _driver(host)
+    yield from _system_bus(host)
     if node.version.number == 2 and not node.plain:
         yield from _nsdelegate(host)
     yield _writes(host)
@@ -87,7 +90,7 @@ def _controllers(host: ExaminedHost) -> Iterator[CheckFinding]:
         yield ok("controllers", text)
 
 
-def _delegation(host: ExaminedHost, tree: Tree) -> Iterator[CheckFinding]:
+def _delegation(host: ExaminedHost, files: LocalFiles) -> Iterator[CheckFinding]:
     """Look at cgroup.subtree_control from the root down to the cgroup of all pods."""
     kubepods = host.node.paths.kubepods()
     if not os.path.isdir(f"{host.node.cgroup_root}{kubepods}"):
@@ -102,7 +105,7 @@ def _delegation(host: ExaminedHost, tree: Tree) -> Iterator[CheckFinding]:
     chain = ["/", *("/" + "/".join(parts[: n + 1]) for n in range(len(parts)))]
     for cgroup in chain:
         try:
-            text = tree.files.read(f"{cgroup.rstrip('/')}/cgroup.subtree_control")
+            text = files.read(f"{cgroup.rstrip('/')}/cgroup.subtree_control")
         except CgroupError as exc:
             yield warning(
                 "delegation",
@@ -160,6 +163,26 @@ def _existing_of_other(host: ExaminedHost) -> str:
     own = node.paths.root_path("cpu")
     other = node.paths._replace(driver=_other(node.driver.driver)).root_path("cpu")
     return other if os.path.isdir(other) and not os.path.isdir(own) else ""
+
+
+def _system_bus(host: ExaminedHost) -> Iterator[CheckFinding]:
+    """Look for the bus over which systemd is told of direct writes."""
+    if host.node.driver.driver is not Driver.SYSTEMD:
+        return
+    from nriplugin.cgroup.systemd.dbus import SYSTEM_BUS  # late: it needs jeepney
+
+    path = host.files.path(SYSTEM_BUS)
+    state = dial(path) if os.path.exists(path) else "it does not exist"
+    if state == LISTENING:
+        yield ok("system-bus", f"systemd can be told of direct writes, by {path}.")
+        return
+    yield note(
+        "system-bus",
+        f"The system bus {path} cannot be used: {state}. Many direct writes then last "
+        "only until the next `systemctl daemon-reload`.",
+        "Nothing to do unless a handler needs direct writes. Then add the component "
+        "systemd to the DaemonSet (deploy/README.md).",
+    )
 
 
 def _nsdelegate(host: ExaminedHost) -> Iterator[CheckFinding]:

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 DAEMONS = ("run", "cri-proxy")
 OWN_PROGRAM = "nriplugin"
 
-# A script is started as `python3 -u /usr/bin/nriplugin run` at the longest.
-_PROGRAM_WORDS = 4
-
 
 class HostProcess(NamedTuple):
     """A process, by its command line."""
@@ -28,7 +25,7 @@ class HostProcess(NamedTuple):
     @property
     def program(self) -> str:
         """Return the name of the program, without its directory."""
-        return self.arguments[0].rpartition("/")[2]
+        return _name(self.arguments[0])
 
     def flag(self, *names: str) -> str | None:
         """Return the value of a flag, `--name value` or `--name=value`; else None."""
@@ -78,9 +75,20 @@ def processes_in(proc: str) -> list[HostProcess]:
 
 
 def daemon_command(arguments: Sequence[str]) -> str | None:
-    """Return `run` or `cri-proxy` if a command line is that of a daemon; else None."""
-    for index, word in enumerate(arguments[:_PROGRAM_WORDS]):
-        if word.rpartition("/")[2] == OWN_PROGRAM:
-            command = next(iter(arguments[index + 1 : index + 2]), "")
-            return command if command in DAEMONS else None
-    return None
+    """Return `run` or `cri-proxy` if a command line is that of a daemon; else None.
+
+    The program itself counts, or Python with it; not one that only starts it, such as
+    `sudo nriplugin run`, which is there beside the process that it has started.
+    """
+    words = list(arguments)
+    if _name(words[0]).startswith("python"):
+        words = words[1:]
+        while words[:1] and words[0].startswith("-"):
+            words = words[1:]  # an option; after `-m` comes the name as well
+    if len(words) < 2 or _name(words[0]) != OWN_PROGRAM:
+        return None
+    return words[1] if words[1] in DAEMONS else None
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

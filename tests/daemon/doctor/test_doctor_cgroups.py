@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.hosts import FakeHost
 
+from nriplugin.cgroup.files import LocalFiles
 from nriplugin.daemon.doctor import kernel
 from nriplugin.daemon.doctor.cgroups import check
 from nriplugin.daemon.doctor.mount_options import parse_mount
@@ -95,6 +96,18 @@ def test_the_driver_and_its_evidence(host: FakeHost) -> None:
     assert host.one(check, "cgroup-driver")[0] == "ok"
 
 
+def test_the_system_bus(host: FakeHost) -> None:
+    """Only with systemd as the driver is it of use."""
+    assert host.find(check, "system-bus") == []
+    host.kubelet("cgroupDriver: systemd\n")
+    level, text, advice = host.one(check, "system-bus")
+    assert level == "note"
+    assert "it does not exist" in text
+    assert "component systemd" in advice
+    with host.listening(f"{host.root}/run/dbus/system_bus_socket"):
+        assert host.one(check, "system-bus")[0] == "ok"
+
+
 def test_a_driver_without_evidence_is_a_note(host: FakeHost) -> None:
     shutil.rmtree(host.cgroups / "kubepods")
     level, _, advice = host.one(check, "cgroup-driver")
@@ -126,9 +139,11 @@ def test_nsdelegate(
     assert host.find(check, "nsdelegate") == []  # a plain directory is not the kernel's
     seen = host.examined()
     seen.node = seen.node._replace(plain=False)
-    # It claims to be the kernel's, so the tree has to be opened as what it is.
-    tree = host.examined().node.open_tree()
-    monkeypatch.setattr(type(seen.node), "open_tree", lambda _: tree)
+    # It claims to be the kernel's, so the files have to be opened as what they are.
+    plain = host.examined().node
+    monkeypatch.setattr(
+        type(plain), "open_files", lambda _: LocalFiles(plain.cgroup_root, magics=None)
+    )
     monkeypatch.setattr(type(seen.node), "controllers", lambda _: ["cpu"])
     (found,) = [one for one in check(seen) if one.check == "nsdelegate"]
     assert str(found.level) == ("ok" if delegated else "note")
@@ -152,9 +167,9 @@ def test_cgroups_that_may_not_be_written(
     line = f"30 24 0:26 / {host.cgroups} ro - cgroup2 cgroup2 rw\n"
     host.write("/proc/self/mountinfo", line)
     seen = host.examined()
-    tree = seen.node.open_tree()
+    files = seen.node.open_files()
     seen.node = seen.node._replace(plain=False)
-    monkeypatch.setattr(type(seen.node), "open_tree", lambda _: tree)
+    monkeypatch.setattr(type(seen.node), "open_files", lambda _: files)
     (found,) = [one for one in check(seen) if one.check == "cgroup-writes"]
     assert str(found.level) == "note"
     assert "mounted read-only" in found.text

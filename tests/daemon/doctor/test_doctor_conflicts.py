@@ -35,6 +35,8 @@ def test_nriplugin_is_there_only_once(host: FakeHost) -> None:
     host.process(9, RUN)
     host.process(10, "/opt/bin/nriplugin doctor")
     host.process(11, "nriplugin-run run")
+    host.process(12, "sudo nriplugin run")
+    host.process(13, "python3 -u")
     level, text, _ = host.one(check, "instances")
     assert level == "ok"
     assert "once: process 9 (nriplugin run)" in text
