@@ -31,46 +31,54 @@ class Tone(StrEnum):
 class Toned(str):
     """Text that has a colour on a terminal."""
 
-    __slots__ = ("tone",)
+    __slots__ = ("tone", "whole")
 
-    def __new__(cls, text: str, tone: Tone | None) -> Toned:
-        """Give a text a tone; None is the terminal's own colour."""
+    def __new__(cls, text: str, tone: Tone | None, *, whole: bool = False) -> Toned:
+        """Give a text a tone; None is the terminal's own colour.
+
+        A text that is `whole` is not wrapped at its spaces.
+        """
         made = super().__new__(cls, text)
         made.tone = tone
+        made.whole = whole
         return made
 
     tone: Tone | None
+    whole: bool
+
+
+def titles(*names: str) -> tuple[str, ...]:
+    """Return the first row of a table."""
+    return tuple(Toned(name.upper(), Tone.FAINT) for name in names)
 
 
 def text_lines(
-    parts: Sequence[str], *, indent: int, label: str, width: int, colour: bool
+    parts: Sequence[str], *, indent: int, hanging: int, width: int, colour: bool
 ) -> list[str]:
     """Return the lines of a text in parts, which may differ in tone.
 
-    The label stands before the first line, in the place of the indent.
+    All lines but the first are indented by `hanging` more.
     """
-    room = width - indent
-    words = [
+    room = width - indent - hanging
+    words: list[_Word] = [
         (piece, _tone_of(part))
         for part in parts
-        for word in part.split(" ")
+        for word in ([part] if _is_whole(part) else part.split(" "))
         for piece in _broken(word, room)
     ]
-    lines = []
-    begin = _coloured(label, colour) + " " * (indent - len(label))
-    for line in _filled(words, room):
+    lines: list[str] = []
+    for line in _filled(words, room, hanging):
         runs = [
             Toned(" ".join(word for word, _ in run), tone)
             for tone, run in groupby(line, key=lambda word: word[1])
         ]
-        lines.append(
-            (begin + " ".join(_coloured(run, colour) for run in runs)).rstrip()
-        )
-        begin = " " * indent
+        shown = " ".join(coloured(run, colour) for run in runs)
+        spaces = indent + hanging if lines else indent
+        lines.append((" " * spaces + shown).rstrip())
     return lines
 
 
-def table_lines(
+def table_rows(
     cells: list[list[str]],
     *,
     widths: Sequence[int] = (),
@@ -78,8 +86,11 @@ def table_lines(
     numbers: bool = False,
     room: int | None = None,
     colour: bool = False,
-) -> list[str]:
-    """Return the lines of a table of escaped cells; see `print_table`."""
+) -> list[list[str]]:
+    """Return the lines of each row of a table; see `print_table`.
+
+    With `room` for a line, cells of columns that are too wide are wrapped.
+    """
     columns = list(zip(*cells, strict=True))
     least = [*widths, *([0] * (len(columns) - len(widths)))]
     wide = [
@@ -88,17 +99,19 @@ def table_lines(
     ]
     if room is not None:
         _narrow(wide, room - 2 * (len(wide) - 1))
-    lines = []
+    rows = []
     for row in cells:
+        lines = []
         for part in _parts_of(row, wide):
             line = " " * indent
             for number, (cell, width) in enumerate(zip(part, wide, strict=True)):
                 space = " " * (width - len(cell))
-                shown = _coloured(cell, colour)
+                shown = coloured(cell, colour)
                 right = numbers and number
                 line += (space + shown if right else shown + space) + "  "
             lines.append(line.rstrip())
-    return lines
+        rows.append(lines)
+    return rows
 
 
 def _narrow(widths: list[int], room: int) -> None:
@@ -123,7 +136,7 @@ def _parts_of(row: list[str], widths: list[int]) -> list[list[str]]:
 def _wrapped(cell: str, width: int) -> list[str]:
     if len(cell) <= width:
         return [cell]
-    words = [
+    words: list[_Word] = [
         (piece, None) for word in cell.split(" ") for piece in _broken(word, width)
     ]
     return [" ".join(word for word, _ in line) for line in _filled(words, width)]
@@ -140,10 +153,13 @@ def _broken(word: str, width: int) -> list[str]:
     return [*pieces, word]
 
 
-def _filled(words: list[_Word], width: int) -> list[list[_Word]]:
-    """Return lines of words; no line is longer than the width unless a word is."""
+def _filled(words: list[_Word], width: int, more: int = 0) -> list[list[_Word]]:
+    """Return lines of words; no line is longer than the width unless a word is.
+
+    The first line may be longer by `more`.
+    """
     lines: list[list[_Word]] = [[]]
-    used = -1
+    used = -1 - more
     for word in words:
         used += 1 + len(word[0])
         if used > width and lines[-1]:
@@ -157,6 +173,10 @@ def _tone_of(text: str) -> Tone | None:
     return text.tone if isinstance(text, Toned) else None
 
 
-def _coloured(text: str, colour: bool) -> str:
+def _is_whole(text: str) -> bool:
+    return isinstance(text, Toned) and text.whole
+
+
+def coloured(text: str, colour: bool) -> str:
     tone = _tone_of(text)
     return f"\x1b[{tone}m{text}\x1b[0m" if colour and tone and text else str(text)

@@ -18,9 +18,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from nriplugin.cli.layout import Toned, table_lines, text_lines
+from nriplugin.cli.layout import Tone, Toned, coloured, table_rows, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,32 +45,57 @@ class Page:
             colour = terminal and not plain
         self.width = max(width, LEAST_WIDTH)
         self._colour = colour
+        self._indent = 0
+        self._label = ""
         self.lines: list[str] = []
 
-    def text(self, *parts: str, indent: int = 0, label: str = "") -> None:
-        """Add parts of a text, wrapped and with spaces between the parts.
+    def section(self, label: str = "", indent: int = 0) -> None:
+        """Indent what comes next, with the label before its first line."""
+        self._label, self._indent = label, indent
 
-        The label stands before the first line, in the place of the indent.
-        """
-        self.lines += text_lines(
-            [_escaped_text(part) for part in parts],
-            indent=indent,
-            label=_escaped_text(label),
-            width=self.width,
-            colour=self._colour,
+    def text(self, *parts: str, indent: int = 0, hanging: int = 0) -> None:
+        """Add a text in parts, which are wrapped together with a space in between."""
+        self._add(
+            text_lines(
+                [_escaped_text(part) for part in parts],
+                indent=self._indent + indent,
+                hanging=hanging,
+                width=self.width,
+                colour=self._colour,
+            )
         )
 
     def table(
-        self, rows: Iterable[Sequence[str]], *, indent: int = 0, numbers: bool = False
+        self,
+        rows: Iterable[Sequence[str]],
+        *,
+        notes: Sequence[Sequence[str]] = (),
+        indent: int = 0,
+        numbers: bool = False,
     ) -> None:
-        """Add rows in columns; cells of columns that are too wide are wrapped."""
-        self.lines += table_lines(
+        """Add rows in columns; cells of columns that are too wide are wrapped.
+
+        The notes of each row are texts that are added below it.
+        """
+        indent += self._indent
+        lines_of_rows = table_rows(
             [[_escaped_text(cell) for cell in row] for row in rows],
             indent=indent,
             numbers=numbers,
             room=self.width - indent,
             colour=self._colour,
         )
+        for lines, texts in zip_longest(lines_of_rows, notes, fillvalue=()):
+            self._add([*lines])
+            for text in texts:
+                self.text(text, indent=2)
+
+    def _add(self, lines: list[str]) -> None:
+        label, self._label = self._label, ""
+        if label and lines:
+            shown = coloured(Toned(label, Tone.TITLE), self._colour)
+            lines[0] = shown + lines[0][len(label) :]
+        self.lines += lines
 
     def show(self, *, flush: bool = False) -> None:
         """Print the lines."""
@@ -136,8 +162,9 @@ def print_table(
         flush: whether a reader has to see the rows at once.
     """
     cells = [[_escaped_text(cell) for cell in row] for row in rows]
-    for line in table_lines(cells, widths=widths, indent=indent, numbers=numbers):
-        _print_escaped(line, sys.stdout, flush=flush)
+    for lines in table_rows(cells, widths=widths, indent=indent, numbers=numbers):
+        for line in lines:
+            _print_escaped(line, sys.stdout, flush=flush)
 
 
 def print_json(
@@ -177,7 +204,10 @@ def _terminal_size() -> os.terminal_size:
 
 
 def _escaped_text(text: str) -> str:
-    return Toned(_shown(text, sys.stdout), getattr(text, "tone", None))
+    shown = _shown(text, sys.stdout)
+    if isinstance(text, Toned):
+        return Toned(shown, text.tone, whole=text.whole)
+    return shown
 
 
 def _shown(text: str, stream: TextIO | None) -> str:

@@ -139,9 +139,9 @@ class ExaminedHost:
     def nri_state(self) -> str:
         """Return LISTENING if the runtime listens on the NRI socket, else why not.
 
-        The runtime logs every connection that does not register. So the kernel's list
-        of listening sockets is asked first, and the socket is dialled only if it is not
-        in the list of this network namespace.
+        The runtime logs an error for every connection that does not register. So the
+        socket is dialled only if neither the kernel's list of listening sockets shows
+        it, which has those of one network namespace, nor a daemon that is connected.
         """
         path = self.options.nri_socket
         if not os.path.lexists(path):
@@ -150,7 +150,9 @@ class ExaminedHost:
             return "it is not a socket"
         if not os.access(path, os.W_OK):
             return "this user may not write to it"
-        if self.aliases(path) & self.listeners:
+        status = self.answers.status
+        connected = status is not None and status.door == "nri" and status.ready
+        if connected or self.aliases(path) & self.listeners:
             return LISTENING
         return dial(path)
 

@@ -66,6 +66,10 @@ def test_the_kernels_list_is_asked_before_the_socket_is_dialled(
         with pytest.raises(BlockingIOError):
             server.accept()
         host.write("/proc/1/net/unix", "Num\n")
+        with daemon_answering(host.control):
+            assert host.one(check, "nri-socket")[0] == "ok"
+        with pytest.raises(BlockingIOError):
+            server.accept()
         assert host.one(check, "nri-socket")[0] == "ok"
         server.accept()[0].close()
 
