@@ -105,12 +105,16 @@ def _show(found: Sequence[tuple[str, list[CheckFinding]]]) -> None:
             continue
         page.text(Toned(title, Tone.TITLE))
         for finding in findings:
-            label = Toned(str(finding.level), TONES[finding.level])
-            name = Toned(f"{finding.check}:", Tone.FAINT)
-            page.text(name, finding.text, indent=_INDENT, label=label)
+            level = f"{finding.level:{_INDENT - 1}}"
+            page.text(
+                Toned(level, TONES[finding.level], whole=True),
+                Toned(f"{finding.check}:", Tone.FAINT),
+                finding.text,
+                hanging=_INDENT,
+            )
             if finding.advice:
-                page.text("->", finding.advice, indent=_INDENT + 2)
-        page.text()
+                page.text("->", finding.advice, indent=_INDENT, hanging=3)
+        page.text("")
     page.text(_summary(one for _, of_family in found for one in of_family))
     page.show()
 
