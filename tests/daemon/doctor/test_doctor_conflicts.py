@@ -169,6 +169,7 @@ def test_a_listener_of_another_namespace_is_not_nobody() -> None:
     accepted = UnixSocket(2, 1, "/a", 3)
     assert clients_of([listener, accepted], {"/a"}) == {3}
     assert clients_of([listener], {"/a"}) == set()
+    assert clients_of([accepted], {"/a"}) is None
     assert clients_of([listener, accepted], {"/b"}) is None
 
 
