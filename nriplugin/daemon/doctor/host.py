@@ -49,6 +49,8 @@ CRI_SOCKETS = {
     "/run/crio/crio.sock": CRIO,
     "/run/k3s/containerd/containerd.sock": CONTAINERD,
 }
+# containerd 2.0.0 to 2.0.3 call themselves so.
+NAMES_IN_NRI = {"v2": CONTAINERD}
 PROGRAMS = {"containerd": CONTAINERD, "crio": CRIO}
 
 
@@ -192,7 +194,8 @@ class ExaminedHost:
                     self.files, config or CRIO_FILE, directory or CRIO_DIRECTORY
                 )
             socket = any(CRI_SOCKETS.get(path) == name for path in self.cri_sockets)
-            if one.files or one.errors or process or socket:
+            known = self.runtime_version(name)
+            if one.files or one.errors or process or socket or known:
                 found.append(one)
         return found
 
@@ -210,9 +213,9 @@ class ExaminedHost:
                 text = answer.runtime_version
                 return RuntimeVersion(parse_version(text), text, path)
         status = self.answers.status
-        if status is not None and status.runtime.name == name:
-            text = status.runtime.version
-            if text:
+        if status is not None and status.runtime.version:
+            told, text = status.runtime.name, status.runtime.version
+            if NAMES_IN_NRI.get(told, told) == name:
                 return RuntimeVersion(parse_version(text), text, "the daemon")
         return None
 

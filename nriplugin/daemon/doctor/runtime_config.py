@@ -32,8 +32,8 @@ def check(host: ExaminedHost) -> Iterator[CheckFinding]:
             "runtime",
             "No containerd and no CRI-O is to be seen below "
             f"{host.node.host_root}: no configuration, no socket, no process.",
-            "Run doctor on a node. In a pod, mount the node's /etc and /run below the "
-            "host root, or look at the daemon's own findings only.",
+            "Run doctor on a node. A pod needs the node's /etc and /run below the host "
+            "root.",
         )
     for settings in host.runtimes:
         yield _runtime(host, settings)
@@ -50,7 +50,7 @@ def check(host: ExaminedHost) -> Iterator[CheckFinding]:
 
 def _runtime(host: ExaminedHost, settings: RuntimeSettings) -> CheckFinding:
     known = host.runtime_version(settings.name)
-    files = ", ".join(settings.files) or "no file, so its defaults"
+    files = ", ".join(settings.files) or f"not to be seen ({settings.main_file})"
     if known is None:
         program = {CONTAINERD: "containerd"}.get(settings.name, "crio")
         return note(
@@ -95,6 +95,9 @@ def _nri(host: ExaminedHost, settings: RuntimeSettings) -> CheckFinding:
     on, why = nri_by_configuration(host, settings)
     live = host.nri_state == LISTENING
     name = settings.name
+    if live and not settings.files:
+        # In a pod, the node's configuration may be there without being seen.
+        return ok("nri-enabled", f"NRI is on in {name}: its socket is there.")
     if on or (on is None and live):
         return ok("nri-enabled", f"NRI is on in {name}, {why}.")
     if on is None:

@@ -45,6 +45,22 @@ def test_the_version_comes_from_cri_or_from_the_daemon(host: FakeHost) -> None:
     assert text.endswith(f"configuration: {CONTAINERD}.")
 
 
+def test_a_pod_does_not_see_the_configuration(host: FakeHost) -> None:
+    """The daemon tells the version, and the socket that NRI is on, whatever it is."""
+    runtime = {"name": "v2", "version": "1.7.30"}
+    with daemon_answering(host.control, runtime=runtime):
+        _, text, _ = host.one(check, "runtime")
+        assert (
+            f"1.7.30, by the daemon; configuration: not to be seen ({CONTAINERD})"
+            in text
+        )
+        assert host.one(check, "nri-enabled")[0] == "problem"
+        with host.listening(host.nri_socket):
+            assert host.one(check, "nri-enabled")[0] == "ok"
+            host.write(CONTAINERD, "version = 2\n")
+            assert host.one(check, "nri-enabled")[0] == "warning"
+
+
 def test_a_runtime_without_nri_is_a_problem(host: FakeHost) -> None:
     with containerd_answering(host, "1.6.30"):
         level, _, advice = host.one(check, "runtime")
