@@ -87,6 +87,8 @@ def main(args: argparse.Namespace) -> int:
         state_directory=configured_state_directory(args.state_dir),
         config=args.config,
     )
+    # A failed call becomes a finding; gRPC would print lines of its own.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     found = examine(ExaminedHost(node_of(args), options))
     findings = [finding for _, of_family in found for finding in of_family]
     if args.output == "json":
