@@ -10,6 +10,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a short name: the path of a socket has at most 107 bytes."""
+    return tmp_path_factory.mktemp("d")
+
+
+@pytest.fixture
 def host(tmp_path: Path) -> FakeHost:
     """A node with cgroup v2, pods, and nothing else."""
     return FakeHost(tmp_path)
