@@ -37,6 +37,7 @@ COMMANDS = {
     "reload": "have the running daemon read its configuration again",
     "restore": "write back what every cgroup file held before nriplugin changed it",
     "hook": "run as an OCI hook, for runtimes without NRI, or install the hook",
+    "doctor": "check this node and say what is in nriplugin's way",
     "detect": "show this node's cgroup version and driver, and how they were found",
     "cgroup": "show or change values in the cgroups of the node's pods",
     "load": "show what the tasks of the node's pods are doing",

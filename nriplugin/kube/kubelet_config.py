@@ -1,5 +1,8 @@
 """The kubelet's settings about cgroups, from its configuration file and its flags.
 
+`nriplugin doctor` also reads what the kubelet's MemoryQoS is told to do, and at which
+socket the kubelet expects its runtime.
+
 Pure: text in, settings out. Whoever finds and reads the files passes their text in
 (`cgroup.locate.driver` does; this module is the parser that it is given). A value is
 returned as it was written and is not checked here.
@@ -18,6 +21,9 @@ DRIVER_FLAG = "--cgroup-driver"
 ROOT_FLAG = "--cgroup-root"
 CONFIG_FLAG = "--config"
 CONFIG_DIR_FLAG = "--config-dir"
+ENDPOINT_FLAG = "--container-runtime-endpoint"
+GATES_FLAG = "--feature-gates"
+MEMORY_QOS = "MemoryQoS"
 
 
 class KubeletSettings(NamedTuple):
@@ -28,6 +34,12 @@ class KubeletSettings(NamedTuple):
     # The configuration file and directory; only flags name them.
     config: str | None = None
     config_dir: str | None = None
+    runtime_endpoint: str | None = None
+    # The feature gate; the share of the limit at which memory is throttled; the policy
+    # of protection. No flag has the latter two.
+    memory_qos: bool | None = None
+    throttling_factor: str | None = None
+    reservation_policy: str | None = None
 
 
 def parse_config_file(text: str, source: str) -> KubeletSettings:
@@ -43,8 +55,15 @@ def parse_config_file(text: str, source: str) -> KubeletSettings:
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise ConfigError(f"{source}: expected one KubeletConfiguration")
     fields = documents[0]
+    gates = fields.get("featureGates")
+    gate = gates.get(MEMORY_QOS) if isinstance(gates, dict) else None
     return KubeletSettings(
-        _text(fields.get("cgroupDriver")), _text(fields.get("cgroupRoot"))
+        _text(fields.get("cgroupDriver")),
+        _text(fields.get("cgroupRoot")),
+        runtime_endpoint=_text(fields.get("containerRuntimeEndpoint")),
+        memory_qos=gate if isinstance(gate, bool) else None,
+        throttling_factor=_text(fields.get("memoryThrottlingFactor")),
+        reservation_policy=_text(fields.get("memoryReservationPolicy")),
     )
 
 
@@ -76,6 +95,8 @@ def parse_arguments(words: Sequence[str]) -> KubeletSettings:
         _flag(words, ROOT_FLAG),
         _flag(words, CONFIG_FLAG),
         _flag(words, CONFIG_DIR_FLAG),
+        runtime_endpoint=_flag(words, ENDPOINT_FLAG),
+        memory_qos=_gate(_flag(words, GATES_FLAG)),
     )
 
 
@@ -87,6 +108,20 @@ def _flag(words: Sequence[str], flag: str) -> str | None:
         elif word == flag and index + 1 < len(words):
             value = words[index + 1]
     return value
+
+
+def _gate(gates: str | None) -> bool | None:
+    """Return MemoryQoS in `Name=true,Name=false`, as Go reads a truth value."""
+    values = dict(one.strip().partition("=")[::2] for one in (gates or "").split(","))
+    value = values.get(MEMORY_QOS, "").lower()
+    return {
+        "true": True,
+        "t": True,
+        "1": True,
+        "false": False,
+        "f": False,
+        "0": False,
+    }.get(value)
 
 
 def _text(value: object) -> str | None:

@@ -110,7 +110,7 @@ def detect_driver(
         kubelet: parses the kubelet's settings; None leaves its rungs out.
     """
     host = host_root.rstrip("/")
-    settings = [] if kubelet is None else _kubelet_settings(host, kubelet)
+    settings = [] if kubelet is None else kubelet_sources(host, kubelet)
     kube_root, kube_root_evidence = _kube_root(settings)
     rungs: list[Rung] = []
     for rung in (
@@ -127,7 +127,7 @@ def detect_driver(
     return DetectedDriver(last, tuple(rungs), kube_root, kube_root_evidence)
 
 
-class _Source(NamedTuple):
+class KubeletSource(NamedTuple):
     """A source of the kubelet's settings, or why it has none."""
 
     rung: str
@@ -136,8 +136,13 @@ class _Source(NamedTuple):
     problem: str = ""
 
 
-def _kubelet_settings(host: str, kubelet: KubeletParser) -> list[_Source]:
-    """Return the sources of the kubelet's settings, the one that wins first."""
+def kubelet_sources(host: str, kubelet: KubeletParser) -> list[KubeletSource]:
+    """Return the sources of the kubelet's settings, the one that wins first.
+
+    Args:
+        host: where the node's own files are, without a `/` at the end.
+        kubelet: parses the settings.
+    """
     flags = [
         _kubelet_process(host, kubelet),
         _kubelet_file(f"{host}{FLAGS_FILE}", kubelet.parse_flags_file),
@@ -165,26 +170,28 @@ def _on_host(host: str, path: str) -> str:
     return f"{host}/{path.strip('/')}"
 
 
-def _kubelet_file(path: str, parse: Callable[[str, str], SettingsFound]) -> _Source:
+def _kubelet_file(
+    path: str, parse: Callable[[str, str], SettingsFound]
+) -> KubeletSource:
     try:
-        return _Source("kubelet files", path, parse(read_file(path), path))
+        return KubeletSource("kubelet files", path, parse(read_file(path), path))
     except OSError as exc:
-        return _Source("kubelet files", path, None, f"{path}: {exc.strerror}")
+        return KubeletSource("kubelet files", path, None, f"{path}: {exc.strerror}")
     except ConfigError as exc:
-        return _Source("kubelet files", path, None, str(exc))
+        return KubeletSource("kubelet files", path, None, str(exc))
 
 
-def _kubelet_process(host: str, kubelet: KubeletParser) -> _Source:
+def _kubelet_process(host: str, kubelet: KubeletParser) -> KubeletSource:
     # With hostPID, a pod's own /proc shows the node's processes.
     proc = f"{host}/proc" if os.path.isdir(f"{host}/proc") else "/proc"
     found = find_kubelet(proc)
     if found.problem:
-        return _Source("kubelet process", found.source, None, found.problem)
+        return KubeletSource("kubelet process", found.source, None, found.problem)
     settings = kubelet.parse_arguments(found.arguments)
-    return _Source("kubelet process", found.source, settings)
+    return KubeletSource("kubelet process", found.source, settings)
 
 
-def _settings_rung(source: _Source) -> Rung:
+def _settings_rung(source: KubeletSource) -> Rung:
     if source.settings is None:
         return Rung(source.rung, source.problem, None)
     return _judged(source.rung, source.place, source.settings.driver)
@@ -199,7 +206,7 @@ def _judged(name: str, source: str, value: str | None) -> Rung:
     return Rung(name, f"{source}: {value}", Driver(value))
 
 
-def _kube_root(sources: Sequence[_Source]) -> tuple[tuple[str, ...], str]:
+def _kube_root(sources: Sequence[KubeletSource]) -> tuple[tuple[str, ...], str]:
     for source in sources:
         if source.settings is None or source.settings.cgroup_root is None:
             continue
