@@ -47,16 +47,25 @@ def add_control_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def control_path(address: str | None) -> str:
+    """Return the path of the socket that --control or the environment names.
+
+    Raises:
+        ConfigError: the address is none.
+    """
+    option = "--control"
+    if address is None and os.environ.get(ENV_CONTROL):
+        option, address = ENV_CONTROL, os.environ[ENV_CONTROL]
+    return parse_address(option, address or DEFAULT_CONTROL)
+
+
 def client_of(args: argparse.Namespace) -> ControlClient:
     """Return the client of the daemon that the command line or the environment names.
 
     Raises:
         ConfigError: the address is none.
     """
-    option, address = "--control", args.control
-    if address is None and os.environ.get(ENV_CONTROL):
-        option, address = ENV_CONTROL, os.environ[ENV_CONTROL]
-    return ControlClient(parse_address(option, address or DEFAULT_CONTROL))
+    return ControlClient(control_path(args.control))
 
 
 class ControlClient:

@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR
+from nriplugin.cli.control_client import ENV_CONTROL, control_path
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import Page, print_json, print_yaml
@@ -18,7 +19,6 @@ from nriplugin.daemon.doctor.finding import FindingLevel
 from nriplugin.daemon.doctor.host import ExaminedHost, HostOptions
 from nriplugin.node.state_directory import configured_state_directory
 from nriplugin.nri.launch import DEFAULT_SOCKET
-from nriplugin.sockets import parse_address
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from nriplugin.daemon.doctor.finding import CheckFinding
 
 OFF = "off"
-ENV_CONTROL = "NRIPLUGIN_CONTROL"
 
 TONES = {
     FindingLevel.OK: Tone.GOOD,
@@ -75,12 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Look, print, and return 1 if a finding stops nriplugin."""
-    option, address = "--control", args.control
-    if address is None and os.environ.get(ENV_CONTROL):
-        option, address = ENV_CONTROL, os.environ[ENV_CONTROL]
-    control = None
-    if address != OFF:
-        control = parse_address(option, address or DEFAULT_CONTROL)
+    off = (args.control or os.environ.get(ENV_CONTROL)) == OFF
+    control = None if off else control_path(args.control)
     options = HostOptions(
         nri_socket=args.nri_socket,
         control=control,
