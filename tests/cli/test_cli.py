@@ -53,7 +53,7 @@ def test_a_users_mistake_is_one_line_and_exit_code_2(
     arguments: list[str], message: str
 ) -> None:
     """The line names the field, the value and what was expected; no traceback."""
-    done = cli(*arguments)
+    done = cli(*arguments, "--control", "off")
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -96,7 +96,7 @@ def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> 
     path = str(tmp_path / "nri.sock")
     config = tmp_path / "config.yaml"
     config.write_text("failurePolicy: ignore\n")
-    command = [sys.executable, "-m", "nriplugin", "run"]
+    command = [sys.executable, "-m", "nriplugin", "run", "--control", "off"]
     for option, value in zip(spelling, ("me", "42", str(config), path), strict=True):
         command += [option, value]
     with EmbeddedRuntime(path) as runtime, Child(*command) as child:
@@ -112,7 +112,8 @@ def test_run_is_inactive_on_cgroup_v1(tmp_path: Path) -> None:
     """A runtime on cgroup v1 would fail on a v2 value, so no value is sent."""
     path = str(tmp_path / "nri.sock")
     environ = {**ENVIRON, "NRIPLUGIN_CGROUP_VERSION": "1"}
-    command = [sys.executable, "-m", "nriplugin", "run", "--nri-socket", path]
+    command = [sys.executable, "-m", "nriplugin", "run", "--control", "off"]
+    command += ["--nri-socket", path]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
     try:
         with EmbeddedRuntime(path) as runtime:

@@ -69,6 +69,14 @@ def test_health_follows_the_connection(tmp_path: Path) -> None:
         for service in ("", SERVICE, PLUGIN_SERVICE):
             assert health(client, service) == SERVING
         assert next(watched).status == SERVING
+        messages: Any = health_pb2
+        listed = client.call(
+            "/grpc.health.v1.Health/List",
+            messages.HealthListRequest(),
+            messages.HealthListResponse,
+        )
+        found = {name: one.status for name, one in listed.statuses.items()}
+        assert found == dict.fromkeys(("", SERVICE, PLUGIN_SERVICE), SERVING)
         connection.ended("gone")
         assert health(client) == NOT_SERVING
         with pytest.raises(grpc.RpcError) as raised:

@@ -16,12 +16,14 @@ from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_V1ALPHA
 from grpc_reflection.v1alpha.reflection import ReflectionServicer
 
-from nriplugin.daemon.control.handlers import StreamLimit
+from nriplugin.daemon.control.handlers import StreamLimit, unary
 from nriplugin.daemon.health import live, ready
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Iterable, Iterator
+
+    from google.protobuf.message import Message
 
     from nriplugin.daemon.process import DaemonProcess
 
@@ -70,12 +72,24 @@ class HealthService:
             "request_deserializer": health_pb2.HealthCheckRequest.FromString,
             "response_serializer": health_pb2.HealthCheckResponse.SerializeToString,
         }
-        return {
+        handlers: dict[str, Handler] = {
             "Check": grpc.unary_unary_rpc_method_handler(self._check, **kinds),
             "Watch": grpc.unary_stream_rpc_method_handler(
                 limit.limit(self._watch), **kinds
             ),
         }
+        messages: Any = health_pb2
+        if hasattr(messages, "HealthListRequest"):  # not in every release
+            handlers["List"] = unary(messages.HealthListRequest, self._list)
+        return handlers
+
+    def _list(self, request: object) -> Message:
+        status = health_pb2.HealthCheckResponse(status=self._status())
+        messages: Any = health_pb2
+        answer: Message = messages.HealthListResponse(
+            statuses=dict.fromkeys(self._services, status)
+        )
+        return answer
 
     def _check(
         self, request: health_pb2.HealthCheckRequest, context: Context

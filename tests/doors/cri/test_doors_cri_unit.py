@@ -51,8 +51,10 @@ def test_systemd_understands_it(tmp_path: Path) -> None:
 
 def test_the_socket_is_in_a_directory_of_its_own(settings: dict[str, str]) -> None:
     """systemd removes that directory when the service stops."""
-    path = parse_address("--listen", options(settings).listen)
-    assert str(Path(path).parent) == f"/run/{settings['RuntimeDirectory']}"
+    given = options(settings)
+    for address in (given.listen, given.control):
+        path = parse_address("", address)
+        assert str(Path(path).parent) == f"/run/{settings['RuntimeDirectory']}"
     assert settings["RuntimeDirectory"] != "nriplugin"
 
 
