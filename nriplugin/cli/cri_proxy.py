@@ -88,6 +88,7 @@ def main(args: argparse.Namespace) -> int:
         _log.warning("cgroups cannot be read: %s", process.unreadable_because)
     door = CRIDoor(runtime, process.lifecycle)
     process.requests = door.requests
+    process.late_s = lambda: door.late_s
     stopping = StopFlag()
 
     def serve() -> None:

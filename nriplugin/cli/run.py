@@ -94,6 +94,7 @@ def main(args: argparse.Namespace) -> int:
     runner = Runner(plugin, launch)
     process.nri_stats = runner.stats
     process.requests = runner.stats.by_operation
+    process.late_s = lambda: runner.late_s
 
     def serve() -> None:
         try:
