@@ -36,7 +36,15 @@ def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS|off",
         default=None,
         help="where /metrics, /healthz, /readyz and /statusz are served "
-        f"(default: {DEFAULT_HTTP})",
+        f"(default: {DEFAULT_HTTP}): HOST:PORT, a PORT of the loopback address, or "
+        ":PORT for all addresses",
+    )
+    parser.add_argument(
+        "--metrics-per-pod",
+        metavar="N",
+        type=int,
+        default=0,
+        help="also serve throttling and OOM kills of single pods, of at most N of them",
     )
     parser.add_argument(
         "--shadow",
@@ -49,4 +57,7 @@ def services_of(
     process: DaemonProcess, args: argparse.Namespace
 ) -> list[AbstractContextManager[Any]]:
     """Return the services that the options ask for, to be entered by `run_process`."""
-    return [serving_control(process, args.control), serving_http(process, args.http)]
+    return [
+        serving_control(process, args.control),
+        serving_http(process, args.http, args.metrics_per_pod),
+    ]

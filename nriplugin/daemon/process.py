@@ -63,5 +63,13 @@ class DaemonProcess:
         # Returns for how many seconds requests have not been decided about because the
         # door's threads do not come back from earlier ones; 0 in a healthy process.
         self.late_s: Callable[[], float] = float
+        # Returns how many requests were answered without waiting for their decision.
+        self.late_answers: Callable[[], int] = int
+        # Called when the daemon serves its sockets; tells systemd, if that has asked.
+        self.notify_serving: Callable[[], None] = _nobody
         # Whether the operator has ended all decisions (`nriplugin withdraw`).
         self.withdrawn = False
+
+
+def _nobody() -> None:
+    """Notify nobody."""
