@@ -32,6 +32,13 @@ def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {DEFAULT_CONTROL}); `off` also keeps gRPC out of the process",
     )
     parser.add_argument(
+        "--control-group",
+        metavar="GROUP",
+        default=None,
+        help="a group whose members may call what changes nothing on that socket, "
+        "such as status (default: root alone)",
+    )
+    parser.add_argument(
         "--http",
         metavar="ADDRESS|off",
         default=None,
@@ -58,6 +65,6 @@ def services_of(
 ) -> list[AbstractContextManager[Any]]:
     """Return the services that the options ask for, to be entered by `run_process`."""
     return [
-        serving_control(process, args.control),
+        serving_control(process, args.control, args.control_group),
         serving_http(process, args.http, args.metrics_per_pod),
     ]

@@ -8,8 +8,12 @@ from __future__ import annotations
 from time import time
 from typing import TYPE_CHECKING
 
+from nriplugin.state.events import EventKind
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from nriplugin.state.events import EventLog
 
 try:
     from _sha2 import sha256  # from Python 3.12 on
@@ -27,9 +31,19 @@ DIGITS = 12
 class ConfigStatus:
     """The state of one configuration file. Times are seconds since 1970."""
 
-    def __init__(self, path: str = "", clock: Callable[[], float] = time) -> None:
-        """Begin with the defaults in force; `path` is empty without a file."""
+    def __init__(
+        self,
+        path: str = "",
+        clock: Callable[[], float] = time,
+        *,
+        events: EventLog | None = None,
+    ) -> None:
+        """Begin with the defaults in force; `path` is empty without a file.
+
+        `events` takes note of every later text.
+        """
         self._clock = clock
+        self._events = events
         self.path = path
         self.hash = ""  # of the text in force; empty for the defaults
         self.since = clock()
@@ -45,9 +59,15 @@ class ConfigStatus:
         self.error = ""
         if not first:
             self.reloads += 1
+            self._note(EventKind.RELOADED, f"{self.path}: {self.hash}")
 
     def refused(self, reason: str) -> None:
         """Note that the newest text is not in force."""
         self.error = reason
         self.failed_at = self._clock()
         self.failures += 1
+        self._note(EventKind.REJECTED, reason)
+
+    def _note(self, kind: EventKind, text: str) -> None:
+        if self._events is not None:
+            self._events.note(kind, text=text)

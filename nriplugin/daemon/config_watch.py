@@ -82,7 +82,7 @@ class ConfigWatch(Generic[T]):
             path: the path of the file, or of a link to it.
             parse: makes a configuration of a text and the path that it was read from;
                 raises NRIPluginError if the text is not valid.
-            apply: puts a configuration in force; called on the watch's thread.
+            apply: puts a configuration in force; called on the thread of `check`.
             interval_s: the time between two calls of stat(2).
             status: takes note of what becomes of each text.
             reloading: entered while the file is read because `reload` was called.
@@ -99,6 +99,8 @@ class ConfigWatch(Generic[T]):
         # same thread is inside another `put`. SimpleQueue allows that; the lock of an
         # Event would deadlock.
         self._wakes: SimpleQueue[Wake] = SimpleQueue()
+        # Held for a whole check: the control API checks on its own threads.
+        self._checking = threading.Lock()
         self._seen: _Look | None = None
         # Content that was read once, and is applied if the next read is equal.
         self._unsettled: _Content | None = None
@@ -136,11 +138,15 @@ class ConfigWatch(Generic[T]):
         self._wakes.put(Wake.RELOAD)
 
     def check(self, *, always: bool = False) -> bool:
-        """Check the file once; return whether a new configuration was applied.
+        """Check the file once, on any thread; return whether a text was applied.
 
         With `always`, the file is read even if stat shows no change, its content is
         applied after a single read, and an error in it is logged again.
         """
+        with self._checking:
+            return self._check(always=always)
+
+    def _check(self, *, always: bool) -> bool:
         # stat comes before the read: a change between the two is then noticed by the
         # next check.
         look = self._look()

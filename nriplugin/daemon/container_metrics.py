@@ -13,8 +13,7 @@ from nriplugin.state.inventory import EntryState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from prometheus_client.core import Metric
-
+    from nriplugin.daemon.metric_encoding import Metric
     from nriplugin.daemon.usage_totals import UsageTotal, UsageTotals
     from nriplugin.state.lifecycle import Lifecycle
 
@@ -70,7 +69,7 @@ def file_metrics(lifecycle: Lifecycle) -> Iterator[Metric]:
     repairs = [*_of(found.repairs, "ok"), *_of(found.failed_repairs, "failed")]
     yield counters(
         "repairs",
-        "Such files that were written again, and those where that failed.",
+        "Files with another value than decided, by whether it could be put right.",
         ("file", "status"),
         _by_known_file(known, repairs),
     )
@@ -87,7 +86,7 @@ def file_metrics(lifecycle: Lifecycle) -> Iterator[Metric]:
     )
     yield gauges(
         "shadow_files",
-        "In how many of them each file would change.",
+        "Containers in which the file would change if shadow mode were off.",
         ("file",),
         _by_known_file(known, _of(shadow.files)),
     )

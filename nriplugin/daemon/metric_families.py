@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import (
+from nriplugin.daemon.metric_encoding import (
     CounterMetricFamily,
     GaugeMetricFamily,
     InfoMetricFamily,
@@ -13,7 +13,7 @@ from prometheus_client.core import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from prometheus_client.core import Metric
+    from nriplugin.daemon.metric_encoding import Metric
 
 
 def gauge(name: str, text: str, value: float) -> Metric:

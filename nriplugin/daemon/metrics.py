@@ -1,26 +1,18 @@
 """The daemon's metrics, read from plain counters when they are scraped.
 
 docs/metrics.md has the same list for operators, and a test compares the two. Every
-label has a bounded set of values. prometheus-client is imported by this module and by
-those that it imports, and so only if the HTTP service is on.
+label has a bounded set of values. This module is imported only if the HTTP service is
+on, and fails to be if prometheus-client is not installed.
 """
 
 from __future__ import annotations
 
-import platform
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 import google.protobuf
 from google.protobuf.internal import api_implementation
-from prometheus_client.core import (
-    CollectorRegistry,
-    CounterMetricFamily,
-    HistogramMetricFamily,
-)
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.utils import floatToGoString
 
 from nriplugin import __version__
 from nriplugin.daemon.container_metrics import (
@@ -29,6 +21,14 @@ from nriplugin.daemon.container_metrics import (
     usage_metrics,
 )
 from nriplugin.daemon.health import live, ready
+from nriplugin.daemon.metric_encoding import (
+    CollectorRegistry,
+    CounterMetricFamily,
+    HistogramMetricFamily,
+    ProcessCollector,
+    encoder_for,
+    floatToGoString,
+)
 from nriplugin.daemon.metric_families import counter, counters, gauge, info
 from nriplugin.daemon.usage_totals import UsageTotals
 from nriplugin.request_stats import BOUNDS_S
@@ -36,8 +36,7 @@ from nriplugin.request_stats import BOUNDS_S
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from prometheus_client.core import Metric
-
+    from nriplugin.daemon.metric_encoding import Metric
     from nriplugin.daemon.process import DaemonProcess
 
 _BOUNDS = [*map(floatToGoString, BOUNDS_S), "+Inf"]
@@ -54,7 +53,7 @@ class DaemonMetrics:
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """Return the text and its content type, as the header `Accept` asks for it."""
-        encode, content_type = choose_encoder(accept)
+        encode, content_type = encoder_for(accept)
         return encode(self._registry), content_type
 
 
@@ -89,7 +88,7 @@ def _process_metrics(process: DaemonProcess) -> Iterator[Metric]:
         "The version of nriplugin and of what it runs on; the value is 1.",
         {
             "version": __version__,
-            "python": platform.python_version(),
+            "python": ".".join(map(str, sys.version_info[:3])),
             "protobuf": f"{google.protobuf.__version__} {implementation}",
         },
     )
@@ -107,7 +106,7 @@ def _process_metrics(process: DaemonProcess) -> Iterator[Metric]:
     )
     yield counter(
         "missed_containers",
-        "Containers that were created during such a time.",
+        "Containers that were created during a time without a connection.",
         connection.missed_count,
     )
     yield gauge(
@@ -124,7 +123,7 @@ def _request_metrics(process: DaemonProcess) -> Iterator[Metric]:
     )
     duration = HistogramMetricFamily(
         "nriplugin_request_duration_seconds",
-        "How long nriplugin worked on them.",
+        "How long nriplugin worked on a request, until it was answered.",
         labels=("operation",),
     )
     for operation, stats in sorted(operations.items()):
