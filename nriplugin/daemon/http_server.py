@@ -2,9 +2,9 @@
 
 Every connection has one request and a thread for it. There are at most `MAX_CLIENTS` of
 them. The whole request has to arrive within `READ_S` seconds and the answer has to be
-taken within `WRITE_S`. If all threads are taken, a client that has not sent its request
-yet is dropped for the next one, the oldest first: so clients that send nothing can keep
-nobody out for long.
+taken within `WRITE_S`. If all threads are taken, a client that has been silent for
+`SILENCE_S` is dropped for the next one, the oldest first: so clients that send nothing
+can keep nobody out for long.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _log = logging.getLogger(__name__)
 MAX_CLIENTS = 8
 READ_S = 5.0
 WRITE_S = 10.0
-# How long a new client waits for a dropped one to leave.
+# After this time a client without a request may have to make room.
+SILENCE_S = 0.2
+# How long a new client waits for another one to leave.
 LEAVE_S = 1.0
 
 _BUSY = answer_bytes(text_answer(503, ["too many clients"]))
@@ -57,8 +59,9 @@ class HTTPServer:
         self._limited = LimitedLog(_log)
         self._free = threading.Semaphore(MAX_CLIENTS)
         self._lock = threading.Lock()  # guards the two fields below
-        # Connections without a complete request so far, the oldest first.
-        self._reading: dict[socket.socket, None] = {}
+        # Connections without a complete request so far, the oldest first, and when
+        # they were made.
+        self._reading: dict[socket.socket, float] = {}
         self._open: set[socket.socket] = set()
         self._thread = threading.Thread(target=self._accept, name="http", daemon=True)
 
@@ -95,15 +98,19 @@ class HTTPServer:
         if self._free.acquire(blocking=False):
             return True
         with self._lock:
+            since = next(iter(self._reading.values()), 0.0)
+        if self._free.acquire(timeout=max(0.0, since + SILENCE_S - monotonic())):
+            return True
+        with self._lock:
             oldest = next(iter(self._reading), None)
-            if oldest is not None:
+            if oldest is not None and self._reading[oldest] + SILENCE_S <= monotonic():
                 del self._reading[oldest]
                 _drop(oldest)
-        return oldest is not None and self._free.acquire(timeout=LEAVE_S)
+        return self._free.acquire(timeout=LEAVE_S)
 
     def _serve(self, client: socket.socket) -> None:
         with self._lock:
-            self._reading[client] = None
+            self._reading[client] = monotonic()
             self._open.add(client)
         thread = threading.Thread(
             target=self._answer, args=(client,), name="http-client", daemon=True

@@ -8,6 +8,7 @@ it, health and status are served all the same, because probes need them.
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -54,7 +55,10 @@ def serving_http(
     try:
         listener = listening(host, port)
     except OSError as exc:
-        problem = exc.strerror or str(exc)
+        # Not `strerror`, to which Python adds the address. A failed look-up of a name
+        # has a number below zero and a text of its own.
+        number = exc.errno or 0
+        problem = os.strerror(number) if number > 0 else exc.strerror
         if address is not None:
             expected = "an address that can be served"
             raise ConfigError(
