@@ -17,8 +17,8 @@ from nriplugin.cgroup.locate.version import ROOT
 from nriplugin.cgroup.systemd.dbus import SYSTEM_BUS
 from nriplugin.cli.run import add_arguments
 from nriplugin.config import Config, parse_config
-from nriplugin.daemon.http_service import DEFAULT_HTTP, parse_http_address
 from nriplugin.daemon.control_service import DEFAULT_CONTROL
+from nriplugin.daemon.http_service import DEFAULT_HTTP, parse_http_address
 from nriplugin.nri.launch import DEFAULT_SOCKET
 from nriplugin.sockets import parse_address
 

@@ -1,4 +1,4 @@
-"""The metrics of a real daemon, checked by the library behind `promtool check metrics`."""
+"""The metrics of a real daemon, checked by the library behind `promtool`."""
 
 from __future__ import annotations
 
