@@ -84,7 +84,7 @@ def _wheels(root: Path) -> Path:
         # This machine's pip, with its settings, downloads for the guest's Python.
         download = [*pip, "download", "--only-binary=:all:", "--dest", str(wheels)]
         (wheel,) = wheels.glob("*.whl")
-        # The extras are for the CRI proxy, which serves nodes without NRI, and for metrics.
+        # The extras are for the CRI proxy, on nodes without NRI, and for metrics.
         run(*download, "--python-version", version, f"{wheel}[cri,metrics]")
         place = tree / "node"
         shutil.copytree(wheels, place / "wheels")
