@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from nriplugin.cgroup.journal.journal import DATABASE
 from nriplugin.daemon.background import BackgroundThread
 from nriplugin.daemon.process import DaemonProcess
+from nriplugin.daemon.systemd_notify import SystemdNotifier
 from nriplugin.errors import CgroupError
 from nriplugin.node.facts import node_facts
 from nriplugin.node.ownership_records import OwnershipRecords
@@ -141,13 +142,16 @@ def run_process(
     Args:
         process: the daemon's parts, as `process_on` has made them.
         served: the door.
-        serve: blocks until `stop` is called.
+        serve: blocks until `stop` is called; calls `process.notify_serving` once the
+            daemon serves its sockets.
         stop: ends `serve`; called by a signal handler.
         beside: other services of the process, entered before the door serves.
 
     Raises:
         NRIPluginError: the configuration is wrong, or the door cannot serve.
     """
+    notifier = SystemdNotifier(process, os.environ)
+    process.notify_serving = notifier.serving
     with ExitStack() as stack:
         stack.enter_context(stopping_on_signals(stop))
         stack.enter_context(closing(served))
@@ -161,6 +165,7 @@ def run_process(
             watch = process.config_watch = ConfigWatch(
                 *(process.config.path, parse_config, served.apply),
                 status=process.config,
+                reloading=notifier.reloading,
             )
             served.apply(watch.initial())
             stack.enter_context(watching(watch))
@@ -168,4 +173,5 @@ def run_process(
         # them during requests.
         gc.collect()
         gc.freeze()
+        stack.enter_context(notifier)
         serve()
