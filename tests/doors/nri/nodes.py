@@ -108,6 +108,15 @@ def configure(plugin: NodePlugin, config: str) -> None:
     plugin.apply(parse_config(config, "test"))
 
 
+def repair_all(plugin: NodePlugin) -> None:
+    """Have all containers compared and repaired, whatever the configuration says."""
+    verifier = plugin.lifecycle.verifier
+    verifier.repairs.enabled = True
+    verifier.compare_all_soon()
+    for _ in range(3):  # at the first, containers that have just changed wait
+        verifier.look()
+
+
 class Node:
     """A kernel, and a plugin whose background work is done by hand.
 
