@@ -21,7 +21,6 @@ from doors.nri.messages import unified_of as files_of
 from doors.nri.nodes import (
     FACTS,
     Node,
-    background_of,
     configure,
     plugin_on,
     repair_all,
