@@ -160,7 +160,7 @@ def run_process(
             served.apply(watch.initial())
             stack.enter_context(watching(watch))
         else:
-            process.lifecycle.verify_by()
+            process.lifecycle.verifier.schedule(process.background)
         # Imported modules are never freed: keep the garbage collector from examining
         # them during requests.
         gc.collect()

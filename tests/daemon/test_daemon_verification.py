@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from doors.nri.messages import container_at, pod_at
 from support.gopeers import Child, nriplugin_command
 from support.harness import PATIENCE_S, wait_until
-from support.trees import CONTAINER, make_v2
+from support.trees import make_v2
 
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
