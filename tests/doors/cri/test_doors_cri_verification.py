@@ -187,7 +187,7 @@ def test_also_if_the_decision_is_late(fake: FakeRuntime, tmp_path: Path) -> None
     """Then it is made from memory."""
     with served(fake, tmp_path, "") as on:
         container_id = on.start()
-        high = "memoryQoSLevel: {enabled: true, level: BE}"
+        high = "memoryQoS: {enabled: true, swap: 0, oomGroup: true}"
         on.door.apply(parse_config(f"shadow: true\n{high}", "test"))
         interceptor = on.door._proxy._interceptor
         assert interceptor is not None
