@@ -82,7 +82,11 @@ def main(args: argparse.Namespace) -> int:
     from nriplugin.doors.cri.door import CRIDoor
 
     process = process_on(
-        node_of(args), "cri", read_only=args.read_only, config_path=args.config
+        node_of(args),
+        "cri",
+        read_only=args.read_only,
+        config_path=args.config,
+        shadow=args.shadow,
     )
     if process.unreadable_because:
         _log.warning("cgroups cannot be read: %s", process.unreadable_because)

@@ -74,6 +74,7 @@ def main(args: argparse.Namespace) -> int:
         read_only=args.read_only,
         config_path=args.config,
         render=adjustment,
+        shadow=args.shadow,
     )
     plugin = NodePlugin(process.lifecycle, process.unreadable_because)
     if api_implementation.Type() != "upb":

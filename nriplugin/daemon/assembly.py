@@ -50,6 +50,7 @@ def process_on(
     read_only: bool,
     config_path: str | None,
     render: Render | None = None,
+    shadow: bool = False,
 ) -> DaemonProcess:
     """Return the parts of a daemon that its door is built on.
 
@@ -59,10 +60,11 @@ def process_on(
         read_only: whether direct writes are forbidden.
         config_path: the configuration file; None for the defaults.
         render: makes the door's response from a decision.
+        shadow: whether decisions are for show alone, whatever the file says.
     """
     background = BackgroundThread()
     lifecycle, unreadable, unwritable = _lifecycle_on(
-        node, background, read_only=read_only, render=render
+        node, background, read_only=read_only, render=render, shadow=shadow
     )
     return DaemonProcess(
         *(door, lifecycle, background),
@@ -79,6 +81,7 @@ def _lifecycle_on(
     *,
     read_only: bool,
     render: Render | None,
+    shadow: bool,
 ) -> tuple[Lifecycle, str, str]:
     """Return a life-cycle for a node, and why its cgroups cannot be read or written.
 
@@ -90,7 +93,9 @@ def _lifecycle_on(
         tree = node.open_tree()
     except CgroupError as exc:
         facts = node_facts(node, None)._replace(writable=False)
-        lifecycle = Lifecycle(background, facts, records=records, render=render)
+        lifecycle = Lifecycle(
+            background, facts, records=records, render=render, shadow=shadow
+        )
         return lifecycle, str(exc), f"the cgroups cannot be read: {exc}"
     facts = node_facts(node, tree)
     unwritable = ""
@@ -120,6 +125,7 @@ def _lifecycle_on(
         written_before=written_before,
         records=records,
         render=render,
+        shadow=shadow,
     )
     if written_before:
         lifecycle.open_writer()
@@ -169,6 +175,8 @@ def run_process(
             )
             served.apply(watch.initial())
             stack.enter_context(watching(watch))
+        else:
+            process.lifecycle.verifier.schedule(process.background)
         # Imported modules are never freed: keep the garbage collector from examining
         # them during requests.
         gc.collect()

@@ -65,10 +65,12 @@ class CurrentPlan:
 
     __slots__ = ("_replacing", "now")
 
-    def __init__(self, facts: NodeFacts | None = None) -> None:
-        """Begin with the default configuration."""
+    def __init__(
+        self, facts: NodeFacts | None = None, config: EngineConfig = DEFAULT_CONFIG
+    ) -> None:
+        """Begin with a configuration, which is the default one if none is given."""
         self._replacing = threading.Lock()
-        self.now = Plan(facts=facts)
+        self.now = Plan(config, facts)
 
     def apply(self, config: EngineConfig) -> None:
         """Put a configuration in force; the facts stay."""
