@@ -265,8 +265,7 @@ class Lifecycle:
         if entry is None:
             self.pending.start(container_id, None, None)
             return
-        path = cgroup or entry.cgroups_path
-        started = entry._replace(started=True, cgroups_path=path)
+        started = entry.at_start(cgroup or entry.cgroups_path)
         self.pending.start(container_id, started.pod_cgroup, started.cgroup)
         if not entry.started or cgroup:
             self.inventory.change(entry, started)

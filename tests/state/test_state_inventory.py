@@ -217,3 +217,10 @@ def test_a_listing_does_not_add_containers_that_ended_since() -> None:
     }
     inventory.merge(before, pods, listed)
     assert inventory.ids() == ({"p1"}, {"c3"})
+
+
+def test_at_its_start_only_two_fields_of_an_entry_change() -> None:
+    """They are found by their position, which a new field must not shift."""
+    made = ContainerEntry(*map(str, range(len(ContainerEntry._fields))))  # type: ignore[arg-type]
+    expected = made._replace(started=True, cgroups_path="/x")
+    assert made.at_start("/x") == expected
