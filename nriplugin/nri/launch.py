@@ -10,11 +10,13 @@ Arguments win over the environment, and the environment wins over the defaults.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConfigError
+from nriplugin.sockets import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,6 +81,10 @@ def launch_from(
         raise ConfigError(f"name: {name!r}, expected letters, digits or any of _ . + -")
     if not _INDEX.fullmatch(idx):
         raise ConfigError(f"idx: {idx!r}, expected two digits, such as 99")
+    if socket_path and len(os.fsencode(socket_path)) > MAX_BYTES:
+        raise ConfigError(
+            f"--nri-socket: {socket_path}, expected at most {MAX_BYTES} bytes"
+        )
     inherited = environ.get(ENV_SOCKET)
     if inherited is None or socket_path:
         return Launch(name, idx, socket_path or DEFAULT_SOCKET, None)
