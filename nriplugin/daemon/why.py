@@ -176,7 +176,7 @@ class _ContainerReasons:
         return self._now.summary.why(file)
 
     def _decided(self, file: str) -> str:
-        value = self._entry.files.get(file, "")
+        value = self._entry.files.get(file) or self._entry.shadow.get(file, "")
         if not value and self._now is not None and not self._entry.ours:
             return self._now.files.get(file, "")
         return value
@@ -195,6 +195,8 @@ class _ContainerReasons:
             return "an earlier value of nriplugin, which nothing asks for any more"
         if not decided or same(file, decided, now):
             return ""
+        if file in entry.shadow:
+            return "not applied: nriplugin decides about this container for show alone"
         if not entry.ours:
             return "not applied: the container was created without nriplugin"
         if not entry.started:
@@ -231,7 +233,13 @@ class _ContainerReasons:
                 "runtime would have written by itself"
             )
         state = self._lifecycle.inventory.state_of(entry)
-        if state is EntryState.SKIPPED and entry.decision is None:
+        if state is EntryState.SHADOWED:
+            self._advice.append(
+                "end shadow mode (--shadow, or shadow: true in the configuration) to "
+                "have containers that are created from then on get these values"
+            )
+        unmanaged = state is EntryState.SKIPPED and entry.decision is None
+        if unmanaged or state is EntryState.MISSED:
             self._advice.append(
                 "set adopt.enabled: true to give it values while it runs, or have its "
                 "pod created again"

@@ -230,3 +230,15 @@ def test_a_node_whose_cgroups_cannot_be_read() -> None:
     (one,) = why_of(process, "c1").containers
     weight = files(one)["cpu.weight"]
     assert (weight.decided, weight.unreadable_because) == ("59", "no mount")
+
+
+def test_a_container_in_shadow_mode() -> None:
+    """Its decided values are shown, and that they are not applied."""
+    node = Node("shadow: true\ncpuBurst: {enabled: true, percent: 50}")
+    node.create(container_at(**APP))
+    node.start()
+    one = why(node.plugin)
+    assert one.state == "shadowed"
+    weight = files(one)["cpu.max"]
+    assert weight.decided
+    assert any("end shadow mode" in advice for advice in one.advice)
