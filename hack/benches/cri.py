@@ -27,7 +27,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 from doors.hook.bundles import Bundle
-from support.gopeers import Child
+from support.gopeers import ALONE, Child
 from support.trees import make_v2
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def proxy(directory: Path, runtime: str) -> Iterator[tuple[str, Child]]:
     path = str(directory / "proxy.sock")
     (directory / "cgroup").mkdir()
     make_v2(directory / "cgroup", ("/", "/kubepods"))
-    argv = [sys.executable, "-m", "nriplugin", "cri-proxy", "--read-only"]
+    argv = [sys.executable, "-m", "nriplugin", "cri-proxy", "--read-only", *ALONE]
     argv += ["--listen", f"unix://{path}", "--runtime", f"unix://{runtime}"]
     with Child(*argv, "--cgroup-root", directory / "cgroup") as child:
         wait_for(path)

@@ -113,7 +113,8 @@ def run_tests(way: str) -> Run:
 def _install(path: Path, log: Path) -> None:
     """Write a program that the runtime launches as the plugin."""
     # The runtime passes no environment on, and this machine may have cgroup v1.
-    command = shlex.join([sys.executable, "-m", "nriplugin", "run", "--read-only"])
+    options = ("--read-only", "--control", "off", "--http", "off")
+    command = shlex.join([sys.executable, "-m", "nriplugin", "run", *options])
     said = shlex.quote(str(log))
     path.write_text(f"#!/bin/sh\nNRIPLUGIN_CGROUP_VERSION=2 exec {command} 2>>{said}\n")
     path.chmod(0o755)

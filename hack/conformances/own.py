@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 DIRECTORY = "tests/e2e/kubernetes"
 
 
-def run_tests(way: str, *, files: str, environment: Mapping[str, str]) -> Run:
+def run_tests(
+    way: str, *, files: str, environment: Mapping[str, str], directory: str = DIRECTORY
+) -> Run:
     """Run the tests of these files, those included that `hack/test` leaves out."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
@@ -35,7 +37,7 @@ def run_tests(way: str, *, files: str, environment: Mapping[str, str]) -> Run:
         subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", ""),
-                *sorted(map(str, REPOSITORY.glob(f"{DIRECTORY}/{files}"))),
+                *sorted(map(str, REPOSITORY.glob(f"{directory}/{files}"))),
                 f"--junitxml={report}",
             ],
             cwd=REPOSITORY,

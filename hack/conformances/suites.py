@@ -207,5 +207,18 @@ SUITES = {
             "test_kubernetes_churn.py",
             NRIPLUGIN_CHURN="100",
         ),
+        Suite(
+            name="own-faults",
+            about="plugin and runtime killed for ten minutes under a stream of pods",
+            run=partial(
+                own.run_tests,
+                files="test_e2e_faults.py",
+                directory="tests/e2e",
+                environment={"NRIPLUGIN_FAULT_MINUTES": "10"},
+            ),
+            versions=own.versions,
+            ways=(WITH,),
+            long=True,
+        ),
     )
 }

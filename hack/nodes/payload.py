@@ -26,6 +26,7 @@ GUEST = Path(__file__).parent / "guest"
 SOURCES = ("nriplugin", "pyproject.toml", "README.md", "LICENSE")
 # A wheel of a release to come, so that tests can upgrade to it.
 NEXT_VERSION = "999.0"
+EXTRAS = "[cri,grpc,metrics]"
 
 
 def payload(node: Node) -> Path:
@@ -84,8 +85,9 @@ def _wheels(root: Path) -> Path:
         # This machine's pip, with its settings, downloads for the guest's Python.
         download = [*pip, "download", "--only-binary=:all:", "--dest", str(wheels)]
         (wheel,) = wheels.glob("*.whl")
-        # The extras are for the CRI proxy, on nodes without NRI, and for metrics.
-        run(*download, "--python-version", version, f"{wheel}[cri,metrics]")
+        # For the CRI proxy, which serves nodes without NRI, and for the services of a
+        # daemon.
+        run(*download, "--python-version", version, f"{wheel}{EXTRAS}")
         place = tree / "node"
         shutil.copytree(wheels, place / "wheels")
         try:
@@ -99,12 +101,7 @@ def _wheels(root: Path) -> Path:
                     "--isolated",
                     "install",
                 ),
-                *(
-                    "--no-index",
-                    "--find-links",
-                    "/node/wheels",
-                    "nriplugin[cri,metrics]",
-                ),
+                *("--no-index", "--find-links", "/node/wheels", f"nriplugin{EXTRAS}"),
             )
             (place / "nriplugin").rename(directory / "nriplugin")
         finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from nriplugin.sockets import AddressTaken, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from nriplugin.daemon.control.listener import ControlListener
     from nriplugin.daemon.process import DaemonProcess
@@ -97,6 +99,7 @@ def _listener(
     """
     path = parse_address(OPTION, address)
     try:
+        _import_grpc()
         from nriplugin.daemon.control.server import ControlServer
     except ImportError as exc:
         raise ConfigError(
@@ -117,3 +120,22 @@ def _listener(
     return ControlListener(
         *(OPTION, path, readers), lambda access: ControlServer(process, access)
     )
+
+
+def _import_grpc() -> None:
+    """Import grpcio without OpenSSL, which would take 4 MB in every daemon.
+
+    grpcio imports asyncio, and asyncio imports the module `ssl` if there is one. The
+    daemon uses neither; grpcio brings its own TLS for those who use it.
+
+    Raises:
+        ImportError: grpcio is not installed.
+    """
+    if "ssl" in sys.modules:
+        return
+    modules: dict[str, Any] = sys.modules
+    modules["ssl"] = None  # makes an import of it fail, as where Python has none
+    try:
+        import grpc  # noqa: F401 - to be loaded now
+    finally:
+        del modules["ssl"]

@@ -17,7 +17,6 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.paths import CRUN_INNER
 from nriplugin.cgroup.types import contents
@@ -28,6 +27,7 @@ from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.ancestors import shortfalls
 from nriplugin.engine.decision import Level, When
 from nriplugin.node.claims import Claims
+from nriplugin.node.journal_opening import open_journal
 from nriplugin.node.observe import held
 from nriplugin.node.protection import FILES, above, sum_below
 from nriplugin.node.state_directory import state_directory
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Self
 
+    from nriplugin.cgroup.journal.journal import Journal
     from nriplugin.cgroup.journal.restore import Finding
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
@@ -86,7 +87,7 @@ class DirectWriter:
             JournalError: the journal cannot be opened.
         """
         directory = state_directory(node, state_dir)
-        journal = None if directory is None else Journal(directory)
+        journal = None if directory is None else open_journal(directory)
         # refresh_s=0: the executor reads each file before it skips a write as done,
         # because runtimes and kubelet write to the same files.
         systemd = node.writer()

@@ -80,7 +80,7 @@ class Repairs:
             self._counts.failed_repairs[file] += 1
             _log.warning("repair: %s: the runtime did not set %s", entry.path, file)
         due = {f: files[f] for f in self._backoff.due(entry.id, files, now)}
-        through = {f: v for f, v in due.items() if f not in _DIRECT_ONLY}
+        through = self._for_runtime(entry, due)
         if through and self.send is not None and self.send(entry, through):
             self._backoff.tried(entry.id, through, now, sent=True)
             # The result is compared when the runtime has had time to write.
@@ -139,6 +139,21 @@ class Repairs:
         values = [f"{file} is {entry.files[file]!r} again" for file in done]
         text = f"{', '.join(values)}, set by the runtime"
         self._events.note(EventKind.REPAIRED, entry, text)
+
+    def _for_runtime(
+        self, entry: ContainerEntry, due: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Return the files that the runtime is asked to write.
+
+        A runtime writes all values that it keeps for a container at every update. It
+        would undo those that were written directly, so a container that has some, or
+        gets some now, is left to direct writes.
+        """
+        if self._pending.writer is not None:
+            written = entry.id in self._pending.directly_written
+            if written or not _DIRECT_ONLY.isdisjoint(due):
+                return {}
+        return {f: v for f, v in due.items() if f not in _DIRECT_ONLY}
 
     def _write(
         self, entry: ContainerEntry, cgroup: str, files: Mapping[str, str]

@@ -81,7 +81,7 @@ def test_a_launched_plugin_ends_with_its_runtime(
         "import os, pathlib, runpy, sys\n"
         f"pathlib.Path({str(pid_file)!r}).write_text(str(os.getpid()))\n"
         "os.environ['NRIPLUGIN_CGROUP_VERSION'] = '2'\n"
-        "sys.argv[1:] = ['run']\n"
+        "sys.argv[1:] = ['run', '--control', 'off', '--http', 'off']\n"
         "runpy.run_module('nriplugin', run_name='__main__')\n"
     )
     launcher.install("45-ours", "-c", program, config="failurePolicy: fail\n")

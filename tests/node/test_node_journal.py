@@ -152,3 +152,21 @@ def test_a_tree_that_cannot_be_written(
         writer = DirectWriter(kernel.tree, Executor(kernel.tree, journal=journal))
         outcomes = writer.put({"cpu.weight": "59", "pids.max": "7"}, CONTAINER)
     assert [(o.status, o.errno) for o in outcomes] == [(Status.FAILED, EROFS)] * 2
+
+
+@pytest.mark.parametrize("damage", ["all of it", "a page"])
+def test_a_damaged_journal_is_set_aside(tmp_path: Path, damage: str) -> None:
+    """A daemon that starts begins a new journal, and keeps the damaged one."""
+    state = tmp_path / "state"
+    with Journal(str(state)) as journal:
+        journal.record([])
+    database = state / DATABASE
+    content = bytearray(database.read_bytes())
+    content[0 if damage == "all of it" else 4096 :] = b"x" * (len(content) - 4096)
+    database.write_bytes(content)
+    make_v2(tmp_path / "cgroup").files.close()  # type: ignore[attr-defined]
+    node = detect_node({}, str(tmp_path), str(tmp_path / "cgroup"))
+    with node.open_files() as files:
+        DirectWriter.of(node, Tree(files, 2), str(state)).close()
+    assert originals(state) == []
+    assert (state / f"{DATABASE}.damaged").read_bytes() == content

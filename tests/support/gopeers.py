@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -38,6 +39,10 @@ Release = tuple[int, int]
 # a cgroup v2 node: the peers have no containers, so it does not matter what we have.
 ENVIRON = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 ENVIRON["NRIPLUGIN_CGROUP_VERSION"] = "2"
+
+
+# The options of a daemon that shares no address with others on this machine.
+ALONE = ("--control", "off", "--http", "off")
 
 
 class GoPeersMissing(Exception):
@@ -77,14 +82,27 @@ class GoRuntimeError(Exception):
     """The Go runtime answered a command with an error."""
 
 
-class GoRuntime:
-    """A runtime on the real library, one process, one socket."""
+class GoRuntimeDied(GoRuntimeError):
+    """The Go runtime ended before it answered."""
 
-    def __init__(self, peers: Path, version: str, log: IO[str] | None = None) -> None:
+
+class GoRuntime:
+    """A runtime on the real library, one process, one socket.
+
+    The directory of the socket is a temporary one, unless the caller names another.
+    """
+
+    def __init__(
+        self,
+        peers: Path,
+        version: str,
+        log: IO[str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
         self.version = version
         self.release = release_of(version)
-        self._directory = tempfile.mkdtemp(prefix="nri-")
-        self.socket = f"{self._directory}/nri.sock"
+        self._temporary = None if directory else tempfile.mkdtemp(prefix="nri-")
+        self.socket = f"{directory or self._temporary}/nri.sock"
         self._process = subprocess.Popen(
             [peers / f"runtime-{version}"],
             stdin=subprocess.PIPE,
@@ -99,24 +117,33 @@ class GoRuntime:
     def __exit__(self, *exc: object) -> None:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._process.stdout.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the process as a crash would."""
+        self._process.kill()
+        self._process.wait()
 
     def __call__(self, op: str, **arguments: object) -> dict[str, Any]:
         """Run one command."""
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise GoRuntimeError(f"{op}: the runtime died")
+        line = ""
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        if not line.endswith("\n"):
+            raise GoRuntimeDied(f"{op}: the runtime died")
         reply: dict[str, Any] = json.loads(line)
         if not reply.pop("ok"):
             raise GoRuntimeError(reply["error"])
@@ -150,11 +177,16 @@ class GoRuntime:
 
 
 class Child:
-    """A plugin process, killed at the end by its pid."""
+    """A plugin process, killed at the end by its pid.
+
+    Its state directory is its own, unless the command names another one.
+    """
 
     def __init__(self, *command: str | Path, log: IO[str] | None = None) -> None:
+        self._state = tempfile.TemporaryDirectory(prefix="nri-state-")
+        environ = {**ENVIRON, "NRIPLUGIN_STATE_DIR": self._state.name}
         self.process = subprocess.Popen(
-            command, stderr=log or subprocess.DEVNULL, env=ENVIRON
+            command, stderr=log or subprocess.DEVNULL, env=environ
         )
 
     def __enter__(self) -> Self:
@@ -164,11 +196,33 @@ class Child:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        self._state.cleanup()
+
+    def kill(self) -> None:
+        """End the process as a crash would."""
+        self.process.kill()
+        self.process.wait()
 
     def terminate(self) -> int:
         """Ask the process to end; return its exit code."""
         self.process.terminate()
         return self.process.wait(60)
+
+    def pss_kib(self) -> int:
+        """Return the resident memory, shared pages counted in parts."""
+        path = Path(f"/proc/{self.process.pid}/smaps_rollup")
+        for line in path.read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+        raise LookupError("Pss")
+
+    def open_files(self) -> int:
+        """Return the number of file descriptors."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def threads(self) -> int:
+        """Return the number of threads."""
+        return self.memory_kib("Threads")
 
     def memory_kib(self, field: str = "VmRSS") -> int:
         """Return a line of the kernel's status file."""
@@ -181,11 +235,11 @@ class Child:
 def nriplugin_command(socket: str, *more: str) -> Iterator[str]:
     """Return the command line of nriplugin, run by this interpreter.
 
-    Services whose addresses two processes could not share are off unless asked for.
+    Unless `more` says otherwise it serves neither the control API nor HTTP, whose
+    default addresses all processes of the tests would share.
     """
     yield from (sys.executable, "-m", "nriplugin", "run", "--nri-socket", socket)
-    yield from ("--control", "off", "--http", "off")
-    yield from more
+    yield from (*ALONE, *more)
 
 
 def observer_command(socket: str, log: CallLog, *more: str) -> Iterator[str]:

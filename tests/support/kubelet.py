@@ -198,6 +198,11 @@ class Kubelet:
             return Result(1, "", str(exc))
         return Result(0, "", "")
 
+    def cgroups_of(self, container_id: str) -> list[str]:
+        """Return the directories of a container that another program has made."""
+        found: list[str] = self._ask("cgroups_of", container_id)
+        return found
+
     def settings(self, container: Container) -> dict[str, str]:
         """Return every setting of a container's cgroup, read from the kernel."""
         found: dict[str, str] = self._ask("settings", container.cgroups, NOT_SETTINGS)

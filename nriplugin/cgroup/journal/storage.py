@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from contextlib import suppress
@@ -26,6 +27,7 @@ _LOCK = "journal.lock"
 _PREFIX = "journal."
 # SQLite keeps these files beside the database while it is open.
 _BESIDE = ("-wal", "-shm")
+_DAMAGED = ".damaged"
 
 # How long to wait for another process, which holds the database for one transaction.
 _BUSY_TIMEOUT_S = 5.0
@@ -82,6 +84,45 @@ def has_journal(directory: str) -> bool:
         if not usable and os.path.exists(path):
             raise PermissionError(EACCES, os.strerror(EACCES), path)
     return True
+
+
+def set_aside_if_damaged(directory: str) -> str | None:
+    """Rename a journal that is no database any more; return its new path, else None.
+
+    A daemon does this when it starts. What the journal held cannot be written back by
+    `restore`, but without a journal there would be no direct writes at all, and no
+    value would be put right.
+
+    Raises:
+        OSError: the directory cannot be used, or the file cannot be renamed.
+    """
+    path = os.path.join(directory, DATABASE)
+    if not os.path.exists(path):
+        return None
+    lock = open_lock(directory)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _is_damaged(path):
+            return None
+        aside = path + _DAMAGED
+        os.replace(path, aside)
+        for suffix in _BESIDE:
+            with suppress(FileNotFoundError):
+                os.unlink(path + suffix)
+        return aside
+    finally:
+        os.close(lock)
+
+
+def _is_damaged(path: str) -> bool:
+    database = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S)
+    try:
+        found: tuple[str, ...] = database.execute("PRAGMA quick_check(1)").fetchone()
+        return found != ("ok",)
+    except sqlite3.DatabaseError as exc:
+        return exc.sqlite_errorcode in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    finally:
+        database.close()
 
 
 def connect(path: str) -> sqlite3.Connection:

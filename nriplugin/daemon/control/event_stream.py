@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from nriplugin.state.events import Event, EventLog
 
 POLL_S = 0.25
+# So many events per look: each one that is sent takes the interpreter lock from the
+# request thread several times. A burst of a few hundred pods still fits into the ring.
+AT_ONCE = 100
 
 
 def event_stream(
@@ -56,14 +59,14 @@ def _events_after(
     stopping: threading.Event,
 ) -> Iterator[control.Event]:
     while is_active() and not stopping.is_set():
-        found: list[Event] = []
         if events.last != number:
             found, lost = events.since(number)
-            for event in found:
+            for event in found[:AT_ONCE]:
                 yield message_of(event, lost if told else 0)
                 number, lost, told = event.number, 0, True
-        if not found:
-            stopping.wait(POLL_S)
+        # Also after events: a look for each one that comes would compete with the
+        # request thread for the interpreter lock.
+        stopping.wait(POLL_S)
 
 
 def message_of(event: Event, lost: int = 0) -> control.Event:

@@ -435,3 +435,17 @@ def test_a_burst_is_never_left_to_the_runtime() -> None:
     node.verify()
     assert sent == []
     assert node.of_container("cpu.max.burst") == "50000"
+
+
+def test_the_runtime_is_not_asked_about_a_container_with_direct_writes() -> None:
+    """It would write the older values that it keeps over those."""
+    node = started("cpuBurst: {enabled: true, percent: 50}\nrepair: {enabled: true}")
+    node.plugin.configure(nri.ConfigureRequest(NRI_version="0.12.5"))
+    sent: list[object] = []
+    node.plugin.attach(lambda updates, done: sent.append(updates))
+    node.verify()
+    write(node.kernel, {"cpu.max.burst": "0", "memory.max": "max"})
+    node.verify()
+    assert sent == []
+    assert node.of_container("cpu.max.burst") == "50000"
+    assert node.of_container("memory.max") == str(GIB)

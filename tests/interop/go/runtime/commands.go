@@ -25,11 +25,16 @@ type command struct {
 	RegistrationTimeoutMS int64  `json:"registration_timeout_ms"`
 	DisableConnections    bool   `json:"disable_connections"`
 
+	// start: directories of what is kept over a restart, and of a new cgroup's files
+	Specs    string `json:"specs"`
+	Cgroups  string `json:"cgroups"`
+	Template string `json:"template"`
+
 	// start, set_containers
 	Containers     *int `json:"containers"`
 	ContainerBytes int  `json:"container_bytes"`
 
-	// wait_sync, bench
+	// wait_sync, bench, play
 	Count int `json:"count"`
 
 	// wait_sync, create
@@ -48,6 +53,11 @@ type command struct {
 	Annotations  map[string]string `json:"annotations"`
 	Differ       bool              `json:"differ"`
 	Finish       bool              `json:"finish"`
+
+	// play
+	Part     string `json:"part"`
+	First    int    `json:"first"`
+	Parallel int    `json:"parallel"`
 
 	// fail_updates
 	Error string `json:"error"`
@@ -79,6 +89,8 @@ func (s *session) run(line []byte) (reply, error) {
 		return nil, s.event(&c)
 	case "bench":
 		return s.bench(&c)
+	case "play":
+		return s.play(&c)
 	case "updates":
 		return reply{"updates": s.takeUpdates()}, nil
 	case "fail_updates":

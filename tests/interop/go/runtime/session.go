@@ -26,6 +26,7 @@ type session struct {
 	nri            *adaptation.Adaptation
 	wire           *wire
 	requestTimeout time.Duration
+	kept           *kept // nil unless start named directories
 
 	// The rest is shared with the callbacks of the library.
 	mu        sync.Mutex
@@ -56,6 +57,13 @@ func (s *session) start(c *command) error {
 		return errors.New("no socket given")
 	}
 	s.setContainers(c)
+	if c.Specs != "" {
+		kept, err := openKept(c.Specs, c.Cgroups, c.Template)
+		if err != nil {
+			return err
+		}
+		s.kept = kept
+	}
 
 	s.requestTimeout = orDefault(milliseconds(c.RequestTimeoutMS), adaptation.DefaultPluginRequestTimeout)
 	adaptation.SetPluginRequestTimeout(s.requestTimeout)
@@ -125,10 +133,16 @@ func (s *session) synchronize(ctx context.Context, wire *wire, send adaptation.S
 	s.mu.Lock()
 	state := s.state
 	s.mu.Unlock()
+	if s.kept != nil {
+		state = s.kept.state()
+	}
 
 	began := time.Now()
 	updates, err := send(ctx, state.pods, state.containers)
 	took := time.Since(began)
+	if s.kept != nil {
+		s.kept.apply(updates)
+	}
 
 	// Newer libraries synchronize "all launched plugins" once in Start, even
 	// if there are none; nobody could wait for that.
@@ -173,6 +187,9 @@ func (s *session) waitSync(c *command) (reply, error) {
 // receiveUpdates is called by the library for unsolicited updates. It must not
 // call back into the library, which holds its lock meanwhile.
 func (s *session) receiveUpdates(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+	if s.kept != nil {
+		return s.kept.apply(updates), nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.updates = append(s.updates, updatesToJSON(updates))

@@ -1,0 +1,1 @@
+"""Faults of the plugin, the runtime and the disk, under a stream of containers."""
