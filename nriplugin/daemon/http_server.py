@@ -160,8 +160,13 @@ def _drop(client: socket.socket) -> None:
 
 def _refuse(client: socket.socket) -> None:
     client.setblocking(False)
-    with client, suppress(OSError):
-        client.send(_BUSY)
+    with client:
+        # If its request stayed unread, the client would get a reset and no answer.
+        with suppress(OSError):
+            client.recv(MAX_HEAD_BYTES)
+        with suppress(OSError):
+            client.send(_BUSY)
+            client.shutdown(socket.SHUT_WR)
 
 
 def _head_of(client: socket.socket) -> bytes:
