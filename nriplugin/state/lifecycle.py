@@ -112,10 +112,20 @@ class Lifecycle:
         self._opening = threading.Lock()
 
     def close(self) -> None:
-        """Stop the background work, then close the writer, which that work uses."""
-        self.scheduler.stop()
-        if self.pending.writer is not None:
+        """Finish the background work, then close the writer, which that work uses.
+
+        If a job does not end, the writer stays open: the job may be using it.
+        """
+        ended = self.scheduler.stop()
+        if ended and self.pending.writer is not None:
             self.pending.writer.close()
+
+    def withdraw(self) -> None:
+        """Set no values any more, until the process ends; see `CurrentPlan`."""
+        self.plans.withdraw()
+        writer = self.pending.writer
+        if writer is not None and not self.plan.facts.writable:
+            writer.stop_writing()
 
     # The plan
 
@@ -147,7 +157,7 @@ class Lifecycle:
 
     def open_writer(self) -> None:
         """Open direct writes, unless that is done or not allowed."""
-        if self._open_writer is None:
+        if self._open_writer is None or self.plans.withdrawn:
             return
         # A reload and the thread that learns about the runtime may both come here.
         with self._opening:

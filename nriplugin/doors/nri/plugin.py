@@ -104,8 +104,10 @@ class NodePlugin(Plugin):
         with self._applying:  # the runtime and the file may both bring one
             self.lifecycle.apply(config)
             self.failure_policy = config.failure_policy
-            self._adoption.adopt = config.adopt if config.adopt.enabled else None
-            repairs = config.repair.enabled
+            withdrawn = self.lifecycle.plans.withdrawn
+            adopts = config.adopt.enabled and not withdrawn
+            self._adoption.adopt = config.adopt if adopts else None
+            repairs = config.repair.enabled and not withdrawn
             if repairs and self.lifecycle.pending.writer is None:
                 _log.warning(
                     "repair: on, but direct writes are off: nothing is repaired"
@@ -146,7 +148,7 @@ class NodePlugin(Plugin):
         self.lifecycle.pending.keep_only({container.id for container in containers})
         self.lifecycle.connection.synchronized(0)
         self.lifecycle.events.note(EventKind.CONNECTED)
-        if self.plan.facts.cgroup_version != 2:
+        if self.plan.silent:
             return None
         return self._adoption.synchronize(pods, containers)
 
@@ -202,7 +204,7 @@ class NodePlugin(Plugin):
     ) -> nri.UpdateContainerResponse | None:
         """Answer with cgroup v2 files, for the runtime to merge into the request."""
         lifecycle, plan = self.lifecycle, self.plan
-        if plan.facts.cgroup_version != 2:
+        if plan.silent:
             return None
         message = request.container
         noted = lifecycle.inventory.get(message.id)
@@ -242,7 +244,7 @@ class NodePlugin(Plugin):
             RequestFails: the numbers cannot be converted; kubelet will try again.
         """
         lifecycle, plan = self.lifecycle, self.plan
-        if plan.facts.cgroup_version != 2:
+        if plan.silent:
             return None
         message = request.container
         pod = read_pod(decode_pod(request.pod), plan.curves)
