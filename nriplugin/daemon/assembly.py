@@ -60,13 +60,14 @@ def process_on(
         render: makes the door's response from a decision.
     """
     background = BackgroundThread()
-    lifecycle, unreadable = _lifecycle_on(
+    lifecycle, unreadable, unwritable = _lifecycle_on(
         node, background, read_only=read_only, render=render
     )
     return DaemonProcess(
         *(door, lifecycle, background),
         read_only=read_only,
         unreadable_because=unreadable,
+        unwritable_because=unwritable,
         config_path=config_path,
     )
 
@@ -77,8 +78,11 @@ def _lifecycle_on(
     *,
     read_only: bool,
     render: Render | None,
-) -> tuple[Lifecycle, str]:
-    """Return a life-cycle for a node, and the reason if its cgroups cannot be read."""
+) -> tuple[Lifecycle, str, str]:
+    """Return a life-cycle for a node, and why its cgroups cannot be read or written.
+
+    Either reason is empty if they can.
+    """
     directory = state_directory(node)
     records = None if directory is None else OwnershipRecords(directory)
     try:
@@ -86,9 +90,16 @@ def _lifecycle_on(
     except CgroupError as exc:
         facts = node_facts(node, None)._replace(writable=False)
         lifecycle = Lifecycle(background, facts, records=records, render=render)
-        return lifecycle, str(exc)
+        return lifecycle, str(exc), f"the cgroups cannot be read: {exc}"
     facts = node_facts(node, tree)
-    may_write = facts.writable and not read_only
+    unwritable = ""
+    if read_only:
+        unwritable = "--read-only was given"
+    elif facts.cgroup_version != 2:
+        unwritable = f"this node has cgroup v{facts.cgroup_version}"
+    elif not facts.writable:
+        unwritable = f"{node.cgroup_root} cannot be written by this process"
+    may_write = not unwritable
 
     def open_writer() -> DirectWriter:
         # Imported only here: most nodes need no direct writes, and so no journal.
@@ -111,7 +122,7 @@ def _lifecycle_on(
     )
     if written_before:
         lifecycle.open_writer()
-    return lifecycle, ""
+    return lifecycle, "", unwritable
 
 
 def run_process(

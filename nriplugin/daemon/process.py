@@ -31,6 +31,7 @@ class DaemonProcess:
         *,
         read_only: bool = False,
         unreadable_because: str = "",
+        unwritable_because: str = "",
         config_path: str | None = None,
     ) -> None:
         """Put the parts together that exist before the door does.
@@ -41,6 +42,7 @@ class DaemonProcess:
             background: runs the jobs of the life-cycle.
             read_only: whether the user has forbidden direct writes.
             unreadable_because: why the node's cgroups cannot be read; else empty.
+            unwritable_because: why direct writes can never be on; else empty.
             config_path: the configuration file, if there is one.
         """
         self.started_at = time()
@@ -49,6 +51,7 @@ class DaemonProcess:
         self.background = background
         self.read_only = read_only
         self.unreadable_because = unreadable_because
+        self.unwritable_because = unwritable_because
         self.config = ConfigStatus(config_path or "")
         # Set when the parts exist: requests by operation, the counters of the NRI
         # connection (None for the CRI proxy), and the watch of the configuration file.

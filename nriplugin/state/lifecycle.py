@@ -107,6 +107,7 @@ class Lifecycle:
         self.protection = ProtectionChecks(tree, scheduler)
         self._render = render
         self._open_writer = open_writer
+        self.writer_problem = ""  # why the direct writer could not be opened
         self._written_before = written_before
         self._applying = threading.Lock()
         self._opening = threading.Lock()
@@ -166,8 +167,10 @@ class Lifecycle:
             try:
                 self.pending.writer = self._open_writer()
             except NRIPluginError as exc:
+                self.writer_problem = str(exc)
                 _log.warning("direct writes are off: %s", exc)
             else:
+                self.writer_problem = ""
                 self.plans.learn({"writable": True})
 
     def _needs_writer(self, config: Config) -> bool:
