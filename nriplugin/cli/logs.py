@@ -113,9 +113,7 @@ class RepeatLimit:
         now = self._clock()
         seen = self._lines.setdefault((level, text), _Seen(now))
         self._lines.move_to_end((level, text))
-        seen.allowed = min(
-            EQUAL_LINES, seen.allowed + (now - seen.last) / PERIOD_S
-        )
+        seen.allowed = min(EQUAL_LINES, seen.allowed + (now - seen.last) / PERIOD_S)
         seen.last = now
         if seen.allowed < 1:
             seen.left_out += 1

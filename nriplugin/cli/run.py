@@ -16,7 +16,8 @@ from google.protobuf.internal import api_implementation
 from nriplugin.cli.daemon_options import add_daemon_arguments, services_of
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
-from nriplugin.daemon.assembly import process_on, run_process
+from nriplugin.daemon.assembly import process_on
+from nriplugin.daemon.serving import Instance, run_process
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.doors.nri.responses import adjustment
 from nriplugin.errors import ConfigError
@@ -73,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    log_to_stderr(verbose=args.verbose)
+    log_to_stderr(verbose=args.verbose, form=args.log_format)
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
@@ -82,6 +83,7 @@ def main(args: argparse.Namespace) -> int:
         "nri",
         read_only=args.read_only,
         config_path=args.config,
+        state_dir=args.state_dir,
         render=adjustment,
     )
     plugin = NodePlugin(process.lifecycle, process.unreadable_because)
@@ -104,11 +106,15 @@ def main(args: argparse.Namespace) -> int:
                 "expected a socket that can be dialled"
             ) from exc
 
+    # A plugin that the runtime has launched does not know the runtime's socket.
+    socket_path = launch.socket_path or DEFAULT_SOCKET
+    launched = launch.inherited_fd is not None
     run_process(
         process,
         plugin,
         serve,
         runner.stop,
+        instance=Instance(socket_path, launched=launched),
         beside=[_serving_grpc(plugin, args.grpc), *services_of(process, args)],
     )
     return 0

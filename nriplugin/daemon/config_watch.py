@@ -72,6 +72,7 @@ class ConfigWatch(Generic[T]):
         interval_s: float = INTERVAL_S,
         *,
         status: ConfigStatus | None = None,
+        refused: Callable[[str], None] | None = None,
         wait: Callable[[float], Wake] | None = None,
     ) -> None:
         """Prepare the watch; the file is read by `initial` first.
@@ -83,6 +84,7 @@ class ConfigWatch(Generic[T]):
             apply: puts a configuration in force; called on the watch's thread.
             interval_s: the time between two calls of stat(2).
             status: takes note of what becomes of each text.
+            refused: called with the reason why a text is not put in force.
             wait: in tests, replaces the wait of at most so many seconds.
         """
         self._path = path
@@ -90,6 +92,7 @@ class ConfigWatch(Generic[T]):
         self._apply = apply
         self._interval_s = interval_s
         self.status = ConfigStatus(path) if status is None else status
+        self._on_refusal = refused
         self._wait = self._next_wake if wait is None else wait
         # A SimpleQueue, because a signal handler calls `put`, and may do so while the
         # same thread is inside another `put`. SimpleQueue allows that; the lock of an
@@ -171,6 +174,8 @@ class ConfigWatch(Generic[T]):
     def _refuse(self, reason: str, always: bool) -> None:
         self.status.refused(reason)
         if reason != self._refused or always:
+            if self._on_refusal is not None:
+                self._on_refusal(reason)
             _log.error("configuration: the old one stays in force: %s", reason)
         self._refused = reason
 

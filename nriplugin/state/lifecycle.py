@@ -95,6 +95,7 @@ class Lifecycle:
         self.records = records
         self.ownership = Ownership()
         self.plans = CurrentPlan(facts)
+        self.config: Config | None = None  # the one in force; None for the defaults
         self.inventory = Inventory()
         self.log = DecisionLog()
         self.events = EventLog()
@@ -145,6 +146,7 @@ class Lifecycle:
             if self._needs_writer(config):
                 self.open_writer()
             self.plans.apply(config.engine)
+            self.config = config
 
     def learn_runtime(self, name: str, version: str) -> None:
         """Take note of the runtime's name and version.

@@ -1,0 +1,54 @@
+"""What a daemon says at its start: what is on, what is off, and why."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from nriplugin import __version__
+from nriplugin.engine.handlers import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nriplugin.daemon.process import DaemonProcess
+
+
+def start_lines(process: DaemonProcess) -> Iterator[str]:
+    """Return the lines, once the configuration is in force."""
+    plan = process.lifecycle.plan
+    facts, config = plan.facts, plan.config
+    yield f"nriplugin {__version__}, door {process.door}, process {os.getpid()}"
+    driver = facts.driver or "not known"
+    yield (
+        f"cgroup v{facts.cgroup_version} ({facts.cgroup_evidence}), "
+        f"driver {driver} ({process.driver_evidence})"
+    )
+    off_because = process.direct_writes_off_because
+    yield f"direct writes: {f'off: {off_because}' if off_because else 'on'}"
+    on = config.base.active
+    off = [one.name for one in table.HANDLERS if one.name not in on]
+    line = f"handlers on: {_listed(on)}; off: {_listed(off)}"
+    if config.rules:
+        line += f"; {len(config.rules)} rules change that for some containers"
+    yield line
+    applied = process.lifecycle.config
+    for name in ("adopt", "repair"):
+        section = getattr(applied, name, None)
+        yield f"{name}: {'on' if section is not None and section.enabled else 'off'}"
+    if config.curve is not None:
+        yield f"curve: {config.curve.value}, set in the configuration"
+    else:
+        yield f"curve: {facts.curve.value} ({facts.curve_evidence})"
+    status = process.config
+    yield (
+        f"configuration: {status.path}, SHA-256 {status.hash}…"
+        if status.path
+        else "configuration: the defaults, no file was given"
+    )
+    for name, address in process.addresses.items():
+        yield f"{name}: {address}"
+
+
+def _listed(names: object) -> str:
+    return ", ".join(names) if isinstance(names, list | tuple) and names else "none"
