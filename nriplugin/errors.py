@@ -69,6 +69,14 @@ class JournalError(NRIPluginError):
     """The journal of original values cannot be read or written; the text says why."""
 
 
+class ControlError(NRIPluginError):
+    """The control API of a daemon gives no answer, or refuses; the text says why."""
+
+
+class NoDaemon(ControlError):
+    """No daemon answers, or it has ended while an answer was awaited."""
+
+
 class CgroupError(NRIPluginError):
     """A cgroup file could not be read, written or understood.
 

@@ -6,19 +6,120 @@ not printable is shown as `\\xNN`, `\\uNNNN` or `\\UNNNNNNNN`, and one line of t
 always one line on the screen. Backslashes are not escaped, because the names of systemd
 units contain them.
 
+A `Page` is for people: its texts are wrapped to the width of the terminal, and have
+colours there. Colours are added to text that has been escaped, so no name can have any.
+
 No other module calls `print`, except output.py for the end of a process, and there is
 no other table printer.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
+
+from nriplugin.cli.layout import Tone, Toned, coloured, table_rows, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import TextIO
+
+# The width of a page that goes to a file or a pipe, and the least width of any page.
+PAGE_WIDTH = 80
+LEAST_WIDTH = 40
+
+
+class Page:
+    """Lines for people, collected first, so that a screen can be drawn at once."""
+
+    def __init__(self, width: int | None = None, *, colour: bool | None = None) -> None:
+        """Begin an empty page; what is not given follows from standard output."""
+        terminal = on_terminal()
+        if width is None:
+            width = _terminal_size().columns if terminal else PAGE_WIDTH
+        if colour is None:
+            plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+            colour = terminal and not plain
+        self.width = max(width, LEAST_WIDTH)
+        self._colour = colour
+        self._indent = 0
+        self._label = ""
+        self.lines: list[str] = []
+
+    def section(self, label: str = "", indent: int = 0) -> None:
+        """Indent what comes next, with the label before its first line."""
+        self._label, self._indent = label, indent
+
+    def text(self, *parts: str, indent: int = 0, hanging: int = 0) -> None:
+        """Add a text in parts, which are wrapped together with a space in between."""
+        self._add(
+            text_lines(
+                [_escaped_text(part) for part in parts],
+                indent=self._indent + indent,
+                hanging=hanging,
+                width=self.width,
+                colour=self._colour,
+            )
+        )
+
+    def table(
+        self,
+        rows: Iterable[Sequence[str]],
+        *,
+        notes: Sequence[Sequence[str]] = (),
+        indent: int = 0,
+        numbers: bool = False,
+    ) -> None:
+        """Add rows in columns; cells of columns that are too wide are wrapped.
+
+        The notes of each row are texts that are added below it.
+        """
+        indent += self._indent
+        lines_of_rows = table_rows(
+            [[_escaped_text(cell) for cell in row] for row in rows],
+            indent=indent,
+            numbers=numbers,
+            room=self.width - indent,
+            colour=self._colour,
+        )
+        for lines, texts in zip_longest(lines_of_rows, notes, fillvalue=()):
+            self._add([*lines])
+            for text in texts:
+                self.text(text, indent=2)
+
+    def _add(self, lines: list[str]) -> None:
+        label, self._label = self._label, ""
+        if label and lines:
+            shown = coloured(Toned(label, Tone.TITLE), self._colour)
+            lines[0] = shown + lines[0][len(label) :]
+        self.lines += lines
+
+    def show(self, *, flush: bool = False) -> None:
+        """Print the lines."""
+        if sys.stdout is not None:
+            print(*self.lines, sep="\n", file=sys.stdout, flush=flush)
+
+    def redraw(self) -> None:
+        """Print the lines in the place of all that the terminal shows.
+
+        Lines for which the terminal is too low are left out, and the last line says so.
+        """
+        rows = _terminal_size().lines - 1
+        lines = self.lines
+        if len(lines) > rows > 1:
+            left = len(lines) - rows + 1
+            note = f"... {left} more lines: make the terminal higher"
+            lines = [*lines[: rows - 1], note]
+        text = "\n".join(lines)
+        print(f"\x1b[H\x1b[2J{text}", file=sys.stdout, flush=True)
+
+
+def on_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def printable(text: str) -> str:
@@ -60,19 +161,10 @@ def print_table(
         numbers: whether all columns but the first are aligned to the right.
         flush: whether a reader has to see the rows at once.
     """
-    cells = [[_shown(cell, sys.stdout) for cell in row] for row in rows]
-    columns = list(zip(*cells, strict=True))
-    least = [*widths, *([0] * (len(columns) - len(widths)))]
-    wide = [
-        max(width, *map(len, column))
-        for width, column in zip(least, columns, strict=True)
-    ]
-    for row in cells:
-        padded = [
-            cell.rjust(width) if numbers and number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, wide, strict=True))
-        ]
-        print_line((" " * indent + "  ".join(padded)).rstrip(), flush=flush)
+    cells = [[_escaped_text(cell) for cell in row] for row in rows]
+    for lines in table_rows(cells, widths=widths, indent=indent, numbers=numbers):
+        for line in lines:
+            _print_escaped(line, sys.stdout, flush=flush)
 
 
 def print_json(
@@ -90,10 +182,33 @@ def as_json(value: object, *, indent: int | None = None) -> str:
     return json.dumps(_without_surrogates(value), indent=indent)
 
 
+def print_yaml(value: object, *, flush: bool = False) -> None:
+    """Print a value as a YAML document, in ASCII."""
+    import yaml  # late: only a few commands have it
+
+    text = yaml.safe_dump(_without_surrogates(value), sort_keys=False)
+    for line in f"---\n{text}".splitlines():
+        print_line(line, flush=flush)
+
+
 def _print(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
+    _print_escaped(_shown(text, stream), stream, flush=flush)
+
+
+def _print_escaped(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
     # The stream is None if it was closed when the process was started.
     if stream is not None:
-        print(_shown(text, stream), file=stream, flush=flush)
+        print(text, file=stream, flush=flush)
+
+
+def _terminal_size() -> os.terminal_size:
+    import shutil  # late: most commands do not wrap
+
+    return shutil.get_terminal_size((PAGE_WIDTH, 24))
+
+
+def _escaped_text(text: str) -> str:
+    return Toned(_shown(text, sys.stdout), getattr(text, "tone", None))
 
 
 def _shown(text: str, stream: TextIO | None) -> str:

@@ -1,0 +1,168 @@
+"""Lines of text for a page: wrapped, in columns, with colours.
+
+All text that comes in here has been escaped by printing.py, which prints the lines.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    _Word = tuple[str, "Tone | None"]
+
+# A column of a page's table is not made narrower than this.
+LEAST_COLUMN = 8
+
+
+class Tone(StrEnum):
+    """What a colour means; the values are the terminal's numbers for colours."""
+
+    GOOD = "32"
+    WARNING = "33"
+    BAD = "31"
+    TITLE = "1"
+    FAINT = "2"
+
+
+class Toned(str):
+    """Text that has a colour on a terminal."""
+
+    __slots__ = ("tone",)
+
+    def __new__(cls, text: str, tone: Tone | None) -> Toned:
+        """Give a text a tone; None is the terminal's own colour."""
+        made = super().__new__(cls, text)
+        made.tone = tone
+        return made
+
+    tone: Tone | None
+
+
+def text_lines(
+    parts: Sequence[str], *, indent: int, hanging: int, width: int, colour: bool
+) -> list[str]:
+    """Return the lines of a text in parts, which may differ in tone.
+
+    All lines but the first are indented by `hanging` more.
+    """
+    room = width - indent - hanging
+    words: list[_Word] = [
+        (piece, _tone_of(part))
+        for part in parts
+        for word in part.split(" ")
+        for piece in _broken(word, room)
+    ]
+    lines: list[str] = []
+    for line in _filled(words, room, hanging):
+        runs = [
+            Toned(" ".join(word for word, _ in run), tone)
+            for tone, run in groupby(line, key=lambda word: word[1])
+        ]
+        shown = " ".join(coloured(run, colour) for run in runs)
+        spaces = indent + hanging if lines else indent
+        lines.append((" " * spaces + shown).rstrip())
+    return lines
+
+
+def table_rows(
+    cells: list[list[str]],
+    *,
+    widths: Sequence[int] = (),
+    indent: int = 0,
+    numbers: bool = False,
+    room: int | None = None,
+    colour: bool = False,
+) -> list[list[str]]:
+    """Return the lines of each row of a table; see `print_table`.
+
+    With `room` for a line, cells of columns that are too wide are wrapped.
+    """
+    columns = list(zip(*cells, strict=True))
+    least = [*widths, *([0] * (len(columns) - len(widths)))]
+    wide = [
+        max(width, *map(len, column))
+        for width, column in zip(least, columns, strict=True)
+    ]
+    if room is not None:
+        _narrow(wide, room - 2 * (len(wide) - 1))
+    rows = []
+    for row in cells:
+        lines = []
+        for part in _parts_of(row, wide):
+            line = " " * indent
+            for number, (cell, width) in enumerate(zip(part, wide, strict=True)):
+                space = " " * (width - len(cell))
+                shown = coloured(cell, colour)
+                right = numbers and number
+                line += (space + shown if right else shown + space) + "  "
+            lines.append(line.rstrip())
+        rows.append(lines)
+    return rows
+
+
+def _narrow(widths: list[int], room: int) -> None:
+    """Make the widest columns narrower until all of them fit."""
+    while sum(widths) > room and max(widths) > LEAST_COLUMN:
+        widths[widths.index(max(widths))] -= 1
+
+
+def _parts_of(row: list[str], widths: list[int]) -> list[list[str]]:
+    """Return the lines that a row of a table takes, each with all of its cells."""
+    wrapped = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+    tones = [_tone_of(cell) for cell in row]
+    return [
+        [
+            Toned(cell[at] if at < len(cell) else "", tone)
+            for cell, tone in zip(wrapped, tones, strict=True)
+        ]
+        for at in range(max(map(len, wrapped)))
+    ]
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    words: list[_Word] = [
+        (piece, None) for word in cell.split(" ") for piece in _broken(word, width)
+    ]
+    return [" ".join(word for word, _ in line) for line in _filled(words, width)]
+
+
+def _broken(word: str, width: int) -> list[str]:
+    """Return the pieces of a word that is too long for a line."""
+    pieces = []
+    while len(word) > width > 0:
+        at = 1 + max(word.rfind(sign, 0, width) for sign in "/,=-")
+        at = at if 2 * at > width else width
+        pieces.append(word[:at])
+        word = word[at:]
+    return [*pieces, word]
+
+
+def _filled(words: list[_Word], width: int, more: int = 0) -> list[list[_Word]]:
+    """Return lines of words; no line is longer than the width unless a word is.
+
+    The first line may be longer by `more`.
+    """
+    lines: list[list[_Word]] = [[]]
+    used = -1 - more
+    for word in words:
+        used += 1 + len(word[0])
+        if used > width and lines[-1]:
+            lines.append([])
+            used = len(word[0])
+        lines[-1].append(word)
+    return lines
+
+
+def _tone_of(text: str) -> Tone | None:
+    return text.tone if isinstance(text, Toned) else None
+
+
+def coloured(text: str, colour: bool) -> str:
+    tone = _tone_of(text)
+    return f"\x1b[{tone}m{text}\x1b[0m" if colour and tone and text else str(text)

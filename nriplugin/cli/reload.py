@@ -1,0 +1,42 @@
+"""`nriplugin reload`: has the running daemon read its configuration again.
+
+The daemon also does so on SIGHUP and when the file changes; this command waits for the
+result and shows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.api import control_pb2 as control
+from nriplugin.cli.control_client import add_control_argument, client_of
+from nriplugin.cli.printing import print_line
+from nriplugin.errors import ConfigError
+
+if TYPE_CHECKING:
+    import argparse
+
+# A new configuration may have the daemon look at every container.
+PATIENCE_S = 60.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.description = (
+        "Has the running daemon read its configuration file again. A mistake in the "
+        "file is shown, and the exit code is 2; the earlier configuration then stays "
+        "in force."
+    )
+    add_control_argument(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Reload and print which configuration is in force."""
+    answer = client_of(args).call(
+        "Reload", control.ReloadRequest(), control.ReloadResponse, PATIENCE_S
+    )
+    if not answer.applied:
+        raise ConfigError(answer.error)
+    config = answer.configuration
+    print_line(f"in force: {config.path}, SHA-256 {config.hash}...")
+    return 0

@@ -1,0 +1,162 @@
+"""The sections of `nriplugin status` that are counts: containers, requests, writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.cli.layout import Tone, Toned
+from nriplugin.cli.times import lasting, latency, moment, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from nriplugin.api import control_pb2 as control
+    from nriplugin.cli.printing import Page
+
+# The column in which the texts of all sections begin.
+INDENT = 15
+
+# Results of a direct write, in this order; those in the second row are failures.
+_HARMLESS = ("written", "skipped", "gone")
+_FAILURES = ("unsupported", "refused", "failed")
+
+
+def draw_containers(page: Page, status: control.StatusResponse, by: str) -> None:
+    page.section("Containers", INDENT)
+    counts = counts_of(status.containers)
+    parts = []
+    for number, (state, count) in enumerate(counts, 1):
+        comma = "," if number < len(counts) else ""
+        parts.append(Toned(f"{count} {state}{comma}", _state_tone(state, count)))
+    page.text(*parts)
+    if by:
+        states = [state for state, _ in counts]
+        rows = [(by.upper(), *map(str.upper, states))]
+        for group in status.groups:
+            numbers = [str(count) for _, count in counts_of(group.containers)]
+            rows.append((group.name, *numbers))
+        page.section()
+        page.table(rows, indent=2, numbers=True)
+
+
+def _state_tone(state: str, count: int) -> Tone | None:
+    if not count:
+        return Tone.FAINT
+    return Tone.WARNING if state in ("missed", "drifted") else None
+
+
+def draw_requests(page: Page, status: control.StatusResponse) -> None:
+    page.section("Requests", INDENT)
+    operations = status.operations
+    failed = sum(one.failed for one in operations)
+    late = status.late_answers
+    page.text(
+        f"{sum(one.ok for one in operations) + failed},",
+        Toned(f"{failed} failed,", Tone.BAD if failed else None),
+        Toned(f"{late} answered late", Tone.BAD if late else None),
+    )
+    rows: list[tuple[str, ...]] = [
+        ("OPERATION", "OK", "FAILED", "MEAN", "50 % WITHIN", "99 % WITHIN")
+    ]
+    for one in operations:
+        times = (one.mean_seconds, one.p50_seconds, one.p99_seconds)
+        rows.append((one.name, str(one.ok), str(one.failed), *map(latency, times)))
+    _table_of_numbers(page, rows)
+
+
+def draw_refusals(page: Page, handlers: Iterable[control.HandlerStatus]) -> None:
+    rows = [
+        (f"{handler.name}: {found.reason}", str(found.count))
+        for handler in handlers
+        for found in handler.refusals
+    ]
+    page.section("Refusals", INDENT)
+    page.text(str(sum(int(count) for _, count in rows)) if rows else "none")
+    _table_of_numbers(page, [("HANDLER AND REASON", "COUNT"), *rows])
+
+
+def draw_writes(page: Page, writes: Sequence[control.WriteCount]) -> None:
+    page.section("Direct writes", INDENT)
+    total = sum(one.count for one in writes)
+    failed = sum(one.count for one in writes if one.status not in _HARMLESS)
+    if total:
+        tone = Tone.BAD if failed else None
+        page.text(f"{total},", Toned(f"{failed} failed", tone))
+    else:
+        page.text("none")
+    found = {one.status for one in writes}
+    known = [one for one in (*_HARMLESS, *_FAILURES) if one in found]
+    statuses = [*known, *sorted(found.difference(known))]
+    counts = {(one.file, one.status): one.count for one in writes}
+    files = sorted({one.file for one in writes})
+    rows = [
+        (file, *(str(counts.get((file, status), 0)) for status in statuses))
+        for file in files
+    ]
+    _table_of_numbers(page, [("FILE", *map(str.upper, statuses)), *rows])
+
+
+def draw_verification(
+    page: Page, found: control.VerificationStatus, now: float
+) -> None:
+    page.section("Verification", INDENT)
+    if not found.interval_seconds:
+        page.text("off")
+    else:
+        last = f"last {moment(found.last_at, now)}" if found.last_at else "not yet"
+        page.text(
+            f"every {lasting(found.interval_seconds)}, {last};",
+            f"{found.checked} comparisons of a container with its decision",
+        )
+    columns = [
+        {one.file: one.count for one in counts}
+        for counts in (found.drift, found.repairs, found.failed_repairs)
+    ]
+    files = sorted({file for column in columns for file in column})
+    rows = [(file, *(str(one.get(file, 0)) for one in columns)) for file in files]
+    titles = ("FILE", "DRIFTED", "REPAIRED", "NOT REPAIRED")
+    _table_of_numbers(page, [titles, *rows])
+
+
+def draw_shadow(page: Page, shadow: control.ShadowStatus) -> None:
+    page.section("Shadow", INDENT)
+    if not shadow.enabled and not shadow.rules:
+        page.text("off: what is decided is sent")
+        return
+    where = "the whole node" if shadow.enabled else f"rules {', '.join(shadow.rules)}"
+    page.text(
+        Toned("on", Tone.WARNING),
+        f"for {where}: nothing is sent; {many(shadow.containers, 'container')} would "
+        "get other values",
+    )
+    rows = [(one.file, str(one.count)) for one in shadow.files]
+    _table_of_numbers(page, [("FILE", "CONTAINERS"), *rows])
+
+
+def draw_gaps(page: Page, runtime: control.RuntimeStatus) -> None:
+    page.section("Gaps", INDENT)
+    count = runtime.gap_count
+    page.text(f"{many(count, 'time')} without a connection" if count else "none")
+    for gap in runtime.gaps:
+        missed = f"{many(gap.missed, 'container')} missed"
+        page.text(
+            f"{stamp(gap.began)} for {lasting(gap.ended - gap.began)},",
+            Toned(f"{missed}:", Tone.WARNING if gap.missed else None),
+            gap.reason,
+        )
+
+
+def _table_of_numbers(page: Page, rows: list[tuple[str, ...]]) -> None:
+    """Add a table, unless it has a title alone."""
+    if len(rows) > 1:
+        page.table(rows, numbers=True)
+
+
+def counts_of(counts: control.ContainerCounts) -> list[tuple[str, int]]:
+    """Return the states in the order of the message's fields, and their counts."""
+    names = [field.name for field in counts.DESCRIPTOR.fields]
+    return [(name, getattr(counts, name)) for name in names]
+
+
+def many(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

@@ -1,0 +1,254 @@
+"""Why the files of a container hold what they hold, for the control API.
+
+For every file that nriplugin has decided about: what the kernel holds now, what was
+decided and by which rule, and what the runtime would have written by itself. Where the
+first two differ, a sentence says who may have written the other value and what to do.
+
+Everything is read from the inventory and from cgroups; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.api import control_pb2 as control
+from nriplugin.cgroup.writing.kernel_text import same
+from nriplugin.daemon.unrecorded import decided_now, given_resources, native_values
+from nriplugin.engine.explicit import UNSET
+from nriplugin.engine.provenance import UNKNOWN
+from nriplugin.engine.runtimes import SYSTEMD
+from nriplugin.errors import CgroupError, NRIPluginError
+from nriplugin.state.inventory import EntryState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nriplugin.daemon.process import DaemonProcess
+    from nriplugin.daemon.unrecorded import DecidedNow
+    from nriplugin.engine.decision import Why
+    from nriplugin.state.inventory import ContainerEntry
+
+EXPECTED = (
+    "expected NAMESPACE/POD, NAMESPACE/POD/CONTAINER, or the beginning of a "
+    "container's ID"
+)
+# What the kernel has in these files unless they are written.
+_DEFAULTS = {**UNSET, "cpu.max.burst": "0", "cpu.idle": "0", "memory.oom.group": "0"}
+_NUMBERS = ("shares", "quota", "period", "memory limit")
+
+
+class NoSuchContainer(NRIPluginError):
+    """The inventory has no container of that name or ID."""
+
+
+def why_of(process: DaemonProcess, what: str) -> control.WhyResponse:
+    """Return the reasons of all containers that a text names.
+
+    Args:
+        process: the daemon.
+        what: NAMESPACE/POD, NAMESPACE/POD/CONTAINER, or the beginning of an ID; if
+            several IDs begin so, all of these containers are in the answer.
+
+    Raises:
+        NoSuchContainer: there is none.
+    """
+    entries = process.lifecycle.inventory.snapshot().values()
+    found = sorted(
+        (entry for entry in entries if _is_named(entry, what)),
+        key=lambda entry: (entry.path, entry.id),
+    )
+    if not found:
+        raise NoSuchContainer(f"{what!r:.200}: no such container, {EXPECTED}")
+    return control.WhyResponse(
+        containers=[_ContainerReasons(process, entry).message() for entry in found]
+    )
+
+
+def _is_named(entry: ContainerEntry, what: str) -> bool:
+    names = what.split("/")
+    if len(names) == 1:
+        return bool(what) and entry.id.startswith(what)
+    own = [entry.pod.namespace, entry.pod.name, entry.name]
+    return len(names) in (2, 3) and own[: len(names)] == names
+
+
+class _ContainerReasons:
+    """One container's answer."""
+
+    def __init__(self, process: DaemonProcess, entry: ContainerEntry) -> None:
+        self._process = process
+        self._lifecycle = process.lifecycle
+        self._plan = process.lifecycle.plan
+        self._entry = entry
+        self._given = given_resources(entry)
+        self._native = native_values(entry, self._given, self._plan)
+        self._now: DecidedNow | None = None
+        if entry.decision is None:
+            self._now = decided_now(entry, self._given, self._plan)
+        self._advice: list[str] = []
+
+    def message(self) -> control.ContainerWhy:
+        entry, summary = self._entry, self._entry.decision
+        if summary is None and self._now is not None:
+            summary = self._now.summary
+        files = [self._file(file) for file in self._file_names()]
+        self._advise()
+        return control.ContainerWhy(
+            id=entry.id,
+            namespace=entry.pod.namespace,
+            pod=entry.pod.name,
+            container=entry.name,
+            qos_class=entry.pod.qos_class or "",
+            cgroup=entry.cgroup or "",
+            state=self._lifecycle.inventory.state_of(entry).value,
+            reason=entry.reason,
+            rule=summary.matched if summary else "",
+            decided_at=entry.decided_at,
+            files=files,
+            skipped=summary.skipped if summary else (),
+            advice=dict.fromkeys(self._advice),
+            numbers=_numbers_in_words(entry.numbers),
+        )
+
+    def _file_names(self) -> list[str]:
+        """Return the files in the order of the decision, and others by their names."""
+        entry = self._entry
+        summary = entry.decision or (self._now.summary if self._now else None)
+        first = list(summary.files) if summary else []
+        others = {*entry.files, *entry.outdated, *entry.others}.difference(first)
+        return first + sorted(others)
+
+    def _file(self, file: str) -> control.FileWhy:
+        entry = self._entry
+        now, problem = self._held(file)
+        why = self._why(file)
+        message = control.FileWhy(
+            file=file,
+            now=now or "",
+            unreadable_because=problem,
+            decided=self._decided(file),
+            native=self._native.get(file, ""),
+        )
+        if why is not None:
+            message.handler, message.rule = why.handler, why.rule.text
+            message.source, message.confidence = why.source, why.confidence
+        elif file in entry.others and file not in entry.ours:
+            message.source = "set by another plugin or a user"
+        elif file in entry.files:
+            message.source = "the record of an earlier decision"
+        if now is not None:
+            message.verdict = self._verdict(file, now, message.decided)
+        return message
+
+    def _held(self, file: str) -> tuple[str | None, str]:
+        """Return the content of a file; or None and the reason why it is not known."""
+        tree, cgroup = self._lifecycle.tree, self._entry.cgroup
+        if tree is None:
+            return None, self._process.unreadable_because or "cgroups are not read"
+        if cgroup is None:
+            return None, "the container's cgroup is not known"
+        try:
+            return tree.files.read(f"{cgroup}/{file}").strip(), ""
+        except CgroupError as exc:
+            return None, str(exc)
+
+    def _why(self, file: str) -> Why | None:
+        entry = self._entry
+        if entry.decision is not None:
+            return entry.decision.why(file)
+        if self._now is None:
+            return None
+        # A value of the record that is not what would be decided now has no reason.
+        recorded = entry.files.get(file)
+        if recorded is not None and self._now.files.get(file) != recorded:
+            return None
+        return self._now.summary.why(file)
+
+    def _decided(self, file: str) -> str:
+        value = self._entry.files.get(file, "")
+        if not value and self._now is not None and not self._entry.ours:
+            return self._now.files.get(file, "")
+        return value
+
+    def _verdict(self, file: str, now: str, decided: str) -> str:
+        """Say who may have written a value that is not the decided one."""
+        entry = self._entry
+        if file in entry.outdated and file not in entry.files:
+            value = entry.outdated[file]
+            if value == UNKNOWN or not same(file, value, now):
+                return "nriplugin had set this file earlier, and sets it no longer"
+            self._advice.append(
+                f"{file}: the next update of the container ends nriplugin's earlier "
+                "value, which nothing asks for any more"
+            )
+            return "an earlier value of nriplugin, which nothing asks for any more"
+        if not decided or same(file, decided, now):
+            return ""
+        if not entry.ours:
+            return "not applied: the container was created without nriplugin"
+        if not entry.started:
+            return "the runtime has not started the container yet"
+        native = self._native.get(file)
+        if native is not None and same(file, native, now):
+            self._advise_about_native(file)
+            return "the runtime's own value: it did not write what nriplugin sent"
+        if _DEFAULTS.get(file) == now:
+            self._advise_about_native(file)
+            return "the kernel's default: it was not written, or was reset since"
+        self._advise_about_drift(file)
+        return f"another program has written {now!r:.80} since"
+
+    def _advise_about_native(self, file: str) -> None:
+        facts = self._plan.facts
+        if facts.drops_unified:
+            self._advice.append(
+                f"{file}: {facts.runtime} {facts.runtime_version} drops cgroup v2 "
+                "values from updates; allow direct writes, or use CRI-O 1.36 or later"
+            )
+        self._advise_about_drift(file)
+
+    def _advise_about_drift(self, file: str) -> None:
+        if self._plan.facts.driver == SYSTEMD:
+            self._advice.append(
+                f"{file}: systemd may have written it, for example at a daemon-reload"
+            )
+        if self._lifecycle.pending.writer is None:
+            self._advice.append(
+                f"{file}: an update of the container, such as a resize, writes it again"
+            )
+        else:
+            self._advice.append(
+                f"{file}: with repair.enabled: true nriplugin writes it again; else "
+                "find the program that writes it"
+            )
+
+    def _advise(self) -> None:
+        """Add the advice that is about the whole container."""
+        entry = self._entry
+        if entry.decision is None and self._now is None:
+            self._advice.append(
+                "this process has made no decision about the container, and what a "
+                "decision needs is not kept: its values come from an earlier record, "
+                "and its next update decides anew"
+            )
+        elif entry.decision is None:
+            self._advice.append(
+                "this process has made no decision about the container: the reasons "
+                "are those of a decision that was made for this answer"
+            )
+        if self._given is None:
+            self._advice.append(
+                "the numbers that kubelet sent are not known, so neither is what the "
+                "runtime would have written by itself"
+            )
+        state = self._lifecycle.inventory.state_of(entry)
+        if state is EntryState.SKIPPED and entry.decision is None:
+            self._advice.append(
+                "set adopt.enabled: true to give it values while it runs, or have its "
+                "pod created again"
+            )
+
+
+def _numbers_in_words(numbers: str) -> str:
+    values: Mapping[str, str] = dict(zip(_NUMBERS, numbers.split(","), strict=False))
+    return ", ".join(f"{name} {value}" for name, value in values.items() if value)
