@@ -16,7 +16,7 @@ from nriplugin.convert import Resources
 from nriplugin.engine import model
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.decide import decide
-from nriplugin.engine.decision import RESOURCES, STATED, Reason
+from nriplugin.engine.decision import RESOURCES, STATED, HandlerFailed, Reason
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
@@ -29,6 +29,8 @@ from nriplugin.kube.quantity import value
 from nriplugin.kube.sent import sent_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.settings import EngineConfig
     from nriplugin.kube.manifests import ManifestPod
@@ -155,6 +157,26 @@ def explain_pod(
             for container in pod.spec.containers
         ),
     )
+
+
+def explain_pods(
+    pods: Iterable[ManifestPod],
+    source: str,
+    config: EngineConfig = DEFAULT_CONFIG,
+    facts: model.NodeFacts = TYPICAL_NODE,
+) -> list[ExplainedPod]:
+    """Explain the pods of a manifest; `source` names it in errors.
+
+    Raises:
+        ConfigError: as `explain_pod`, or a handler is configured to fail.
+    """
+    explained = []
+    for pod in pods:
+        try:
+            explained.append(explain_pod(pod, config, facts))
+        except (ConfigError, HandlerFailed) as exc:
+            raise ConfigError(f"{source}: {pod.kind} {pod.name}: {exc}") from exc
+    return explained
 
 
 def _explain_container(

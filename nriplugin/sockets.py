@@ -35,6 +35,10 @@ MAX_BYTES = 107
 _NOT_A_PATH = re.compile(r"[?#]|%(?![0-9A-Fa-f]{2})")
 
 
+class AddressTaken(ConfigError):
+    """Another process serves the socket."""
+
+
 def parse_address(option: str, text: str) -> str:
     """Return the path in an address such as unix:///run/containerd/containerd.sock.
 
@@ -87,8 +91,8 @@ def claimed(option: str, path: str) -> Iterator[None]:
     one locks a new file of the same name.
 
     Raises:
-        ConfigError: another process serves the socket, the path is not a socket, or its
-            directory does not exist.
+        AddressTaken: another process serves the socket.
+        ConfigError: the path is not a socket, or its directory does not exist.
     """
     lock = _lock(option, path)
     try:
@@ -153,8 +157,8 @@ def _make_room(option: str, path: str) -> None:
         raise ConfigError(f"{option}: {path}: {exc.strerror}") from exc
 
 
-def _taken(option: str, path: str) -> ConfigError:
-    return ConfigError(
+def _taken(option: str, path: str) -> AddressTaken:
+    return AddressTaken(
         f"{option}: {path}: another process serves it, expected one that is free"
     )
 

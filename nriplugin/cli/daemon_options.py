@@ -38,6 +38,13 @@ def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {DEFAULT_CONTROL}); `off` also keeps gRPC out of the process",
     )
     parser.add_argument(
+        "--control-group",
+        metavar="GROUP",
+        default=None,
+        help="a group whose members may call what changes nothing on that socket, "
+        "such as status (default: root alone)",
+    )
+    parser.add_argument(
         "--http",
         metavar="ADDRESS|off",
         default=None,
@@ -67,6 +74,6 @@ def services_of(
     }
     return [
         logging_decisions(process.lifecycle.events, on=args.verbose),
-        serving_control(process, args.control),
+        serving_control(process, args.control, args.control_group),
         serving_http(process, args.http),
     ]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.locate.paths import Driver
 from nriplugin.cli.printing import print_json, print_line, print_table
 from nriplugin.convert.curves import AUTO, Curve, curve_named
-from nriplugin.engine.decision import EXACT, RESOURCES, HandlerFailed
+from nriplugin.engine.decision import EXACT, RESOURCES
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
-from nriplugin.explain import TYPICAL_NODE, explain_pod
+from nriplugin.explain import TYPICAL_NODE, explain_pods
 from nriplugin.kube.manifests import read_manifests
 from nriplugin.kube.quantity import value
 
@@ -96,11 +96,7 @@ def main(args: argparse.Namespace) -> int:
     skipped: list[str] = []
     for path in args.files:
         manifests = _read(path)
-        for pod in manifests.pods:
-            try:
-                explained.append(explain_pod(pod, config, facts))
-            except (ConfigError, HandlerFailed) as exc:
-                raise ConfigError(f"{path}: {pod.kind} {pod.name}: {exc}") from exc
+        explained += explain_pods(manifests.pods, path, config, facts)
         skipped += [f"{entry.kind} {entry.name}" for entry in manifests.skipped]
     if args.json:
         print_json([dataclasses.asdict(pod) for pod in explained], indent=2)

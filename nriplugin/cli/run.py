@@ -1,14 +1,12 @@
 """The command `nriplugin run`: serves the plugin on the runtime's NRI socket.
 
-With `--grpc` the process also answers dry runs over gRPC. This module parses arguments
-and connects the parts; daemon/assembly.py runs them.
+This module parses arguments and connects the parts; daemon/assembly.py runs them.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from google.protobuf.internal import api_implementation
@@ -32,7 +30,6 @@ from nriplugin.nri.runner import Runner
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
 _log = logging.getLogger(__name__)
 
@@ -62,12 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="never write to cgroups, only answer; settings that need direct writes "
         "are skipped",
-    )
-    parser.add_argument(
-        "--grpc",
-        metavar="ADDRESS",
-        help="also answer NRI's Plugin service over gRPC, as a dry run, on a socket "
-        "such as unix:///run/nriplugin/plugin.sock",
     )
     add_daemon_arguments(parser)
     add_node_arguments(parser)
@@ -121,34 +112,6 @@ def main(args: argparse.Namespace) -> int:
         serve,
         runner.stop,
         instance=Instance(socket_path, launched=launched),
-        beside=[_serving_grpc(plugin, args.grpc), *services_of(process, args)],
+        beside=services_of(process, args),
     )
     return 0
-
-
-@contextmanager
-def _serving_grpc(plugin: NodePlugin, address: str | None) -> Iterator[None]:
-    """Answer dry runs over gRPC within the `with` block, if `--grpc` was given.
-
-    Raises:
-        ConfigError: grpcio is not installed, or the socket cannot be created.
-    """
-    if address is None:
-        yield
-        return
-    # Imported only here: grpcio is large, and needed with --grpc alone.
-    from nriplugin.sockets import parse_address
-
-    path = parse_address("--grpc", address)
-    try:
-        from nriplugin.daemon.plugin_service import PluginService
-    except ImportError as exc:
-        raise ConfigError(
-            "--grpc: grpcio is not installed, expected nriplugin[grpc]"
-        ) from exc
-    service = PluginService(plugin)
-    service.open(path)
-    try:
-        yield
-    finally:
-        service.close()

@@ -9,8 +9,12 @@ from hashlib import sha256
 from time import time
 from typing import TYPE_CHECKING
 
+from nriplugin.state.events import EventKind
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from nriplugin.state.events import EventLog
 
 # So many hexadecimal digits of the text's SHA-256 are shown.
 DIGITS = 12
@@ -19,11 +23,22 @@ DIGITS = 12
 class ConfigStatus:
     """The state of one configuration file. Times are seconds since 1970."""
 
-    def __init__(self, path: str = "", clock: Callable[[], float] = time) -> None:
-        """Begin with the defaults in force; `path` is empty without a file."""
+    def __init__(
+        self,
+        path: str = "",
+        clock: Callable[[], float] = time,
+        *,
+        events: EventLog | None = None,
+    ) -> None:
+        """Begin with the defaults in force; `path` is empty without a file.
+
+        `events` takes note of every later text.
+        """
         self._clock = clock
+        self._events = events
         self.path = path
         self.hash = ""  # of the text in force; empty for the defaults
+        self.changes = ""  # what the newest text in force has changed
         self.since = clock()
         self.reloads = 0  # texts that came into force after the first one
         self.failures = 0
@@ -37,9 +52,16 @@ class ConfigStatus:
         self.error = ""
         if not first:
             self.reloads += 1
+            changes = f": {self.changes}" if self.changes else ""
+            self._note(EventKind.RELOADED, f"{self.path}: {self.hash}{changes}")
 
     def refused(self, reason: str) -> None:
         """Note that the newest text is not in force."""
         self.error = reason
         self.failed_at = self._clock()
         self.failures += 1
+        self._note(EventKind.REJECTED, reason)
+
+    def _note(self, kind: EventKind, text: str) -> None:
+        if self._events is not None:
+            self._events.note(kind, text=text)

@@ -72,7 +72,6 @@ class ConfigWatch(Generic[T]):
         interval_s: float = INTERVAL_S,
         *,
         status: ConfigStatus | None = None,
-        refused: Callable[[str], None] | None = None,
         wait: Callable[[float], Wake] | None = None,
     ) -> None:
         """Prepare the watch; the file is read by `initial` first.
@@ -81,10 +80,9 @@ class ConfigWatch(Generic[T]):
             path: the path of the file, or of a link to it.
             parse: makes a configuration of a text and the path that it was read from;
                 raises NRIPluginError if the text is not valid.
-            apply: puts a configuration in force; called on the watch's thread.
+            apply: puts a configuration in force; called on the thread of `check`.
             interval_s: the time between two calls of stat(2).
             status: takes note of what becomes of each text.
-            refused: called with the reason why a text is not put in force.
             wait: in tests, replaces the wait of at most so many seconds.
         """
         self._path = path
@@ -92,12 +90,13 @@ class ConfigWatch(Generic[T]):
         self._apply = apply
         self._interval_s = interval_s
         self.status = ConfigStatus(path) if status is None else status
-        self._on_refusal = refused
         self._wait = self._next_wake if wait is None else wait
         # A SimpleQueue, because a signal handler calls `put`, and may do so while the
         # same thread is inside another `put`. SimpleQueue allows that; the lock of an
         # Event would deadlock.
         self._wakes: SimpleQueue[Wake] = SimpleQueue()
+        # Held for a whole check: the control API checks on its own threads.
+        self._checking = threading.Lock()
         self._seen: _Look | None = None
         # Content that was read once, and is applied if the next read is equal.
         self._unsettled: _Content | None = None
@@ -135,11 +134,15 @@ class ConfigWatch(Generic[T]):
         self._wakes.put(Wake.RELOAD)
 
     def check(self, *, always: bool = False) -> bool:
-        """Check the file once; return whether a new configuration was applied.
+        """Check the file once, on any thread; return whether a text was applied.
 
         With `always`, the file is read even if stat shows no change, its content is
         applied after a single read, and an error in it is logged again.
         """
+        with self._checking:
+            return self._check(always=always)
+
+    def _check(self, *, always: bool) -> bool:
         # stat comes before the read: a change between the two is then noticed by the
         # next check.
         look = self._look()
@@ -174,8 +177,6 @@ class ConfigWatch(Generic[T]):
     def _refuse(self, reason: str, always: bool) -> None:
         self.status.refused(reason)
         if reason != self._refused or always:
-            if self._on_refusal is not None:
-                self._on_refusal(reason)
             _log.error("configuration: the old one stays in force: %s", reason)
         self._refused = reason
 

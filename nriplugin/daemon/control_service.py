@@ -1,22 +1,108 @@
-"""Serves the control API on a unix socket.
+"""Serves the control API of a daemon on a unix socket.
 
-grpcio is imported only if the service is on.
+grpcio is imported only if the service is on: with `--control off` it stays out of the
+process, with the memory and the threads that it takes.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from nriplugin.errors import ConfigError
+from nriplugin.sockets import AddressTaken, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nriplugin.daemon.control.listener import ControlListener
     from nriplugin.daemon.process import DaemonProcess
 
+_log = logging.getLogger(__name__)
+
 DEFAULT_CONTROL = "unix:///run/nriplugin/nriplugin.sock"
+OFF = "off"
+OPTION = "--control"
+GROUP_OPTION = "--control-group"
 
 
 @contextmanager
-def serving_control(process: DaemonProcess, address: str | None) -> Iterator[None]:
-    """Serve within the `with` block, unless the address is `off`."""
-    yield
+def serving_control(
+    process: DaemonProcess, address: str | None, group: str | None = None
+) -> Iterator[None]:
+    """Serve within the `with` block, unless the address is `off`.
+
+    Without an address the default one is served if that is possible. A socket that
+    another process serves is waited for.
+
+    Args:
+        process: the daemon.
+        address: of the socket, `off`, or None if the user gave none.
+        group: the name or number of the group that may read, if there is one.
+
+    Raises:
+        ConfigError: the user gave an address or a group that cannot be served.
+    """
+    if address == OFF:
+        if group is not None:
+            raise ConfigError(f"{GROUP_OPTION}: {group!r}, expected {OPTION} to be on")
+        yield
+        return
+    listener = None
+    try:
+        listener = _listener(process, address or DEFAULT_CONTROL, group)
+        listener.open()
+    except AddressTaken as exc:
+        _log.warning("%s: tried again until it is free", exc)
+    except ConfigError as exc:
+        if address is not None or group is not None:
+            raise
+        _log.warning("the control API is off: %s", exc)
+        listener = None
+    except Exception:  # noqa: BLE001 - a defect must not keep the daemon from serving
+        _log.exception("the control API is off")
+        listener = None
+    else:
+        _log.info("control API: %s", address or DEFAULT_CONTROL)
+    if listener is None:
+        yield
+        return
+    listener.start()
+    try:
+        yield
+    finally:
+        listener.close()
+
+
+def _listener(
+    process: DaemonProcess, address: str, group: str | None
+) -> ControlListener:
+    """Return the listener of an address, whose directory is made if it is missing.
+
+    Raises:
+        ConfigError: the address or the group is wrong, or grpcio is not installed.
+    """
+    path = parse_address(OPTION, address)
+    try:
+        from nriplugin.daemon.control.server import ControlServer
+    except ImportError as exc:
+        raise ConfigError(
+            f"{OPTION}: grpcio is not installed, expected nriplugin[grpc]"
+        ) from exc
+    from nriplugin.daemon.control.listener import ControlListener
+    from nriplugin.daemon.control.peers import group_id
+
+    readers = None if group is None else group_id(GROUP_OPTION, group)
+    directory = os.path.dirname(path)
+    try:
+        os.makedirs(directory, 0o755, exist_ok=True)
+    except OSError as exc:
+        raise ConfigError(
+            f"{OPTION}: {directory}: {exc.strerror}, expected a directory that is "
+            "there or can be made"
+        ) from exc
+    return ControlListener(
+        *(OPTION, path, readers), lambda access: ControlServer(process, access)
+    )

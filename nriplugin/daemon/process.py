@@ -54,7 +54,7 @@ class DaemonProcess:
         self.read_only = read_only
         self.unreadable_because = unreadable_because
         self.unwritable_because = unwritable_because
-        self.config = ConfigStatus(config_path or "")
+        self.config = ConfigStatus(config_path or "", events=lifecycle.events)
         # Set when the parts exist: requests by operation, the counters of the NRI
         # connection (None for the CRI proxy), and the watch of the configuration file.
         self.requests: RequestStats | None = None

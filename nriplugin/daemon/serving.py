@@ -126,20 +126,15 @@ def _read_configuration(process: DaemonProcess, served: Served) -> ConfigWatch[C
     def apply(config: Config) -> None:
         difference = changes(lifecycle.config, config)
         served.apply(config)
-        lifecycle.events.note(EventKind.RELOADED, text=difference)
+        process.config.changes = difference
         _log.info("configuration: %s", difference)
 
     watch = process.config_watch = ConfigWatch(
         *(process.config.path, parse_config, apply),
         status=process.config,
-        refused=partial(_note_refusal, process),
     )
     served.apply(watch.initial())
     return watch
-
-
-def _note_refusal(process: DaemonProcess, reason: str) -> None:
-    process.lifecycle.events.note(EventKind.REJECTED, text=reason)
 
 
 # The other process of nriplugin

@@ -33,7 +33,16 @@ EXPECTED = (
     "container's ID"
 )
 # What the kernel has in these files unless they are written.
-_DEFAULTS = {**UNSET, "cpu.max.burst": "0", "cpu.idle": "0", "memory.oom.group": "0"}
+_DEFAULTS = {
+    **UNSET,
+    "cpu.idle": "0",
+    "cpu.max": "max 100000",
+    "cpu.max.burst": "0",
+    "cpu.weight": "100",
+    "memory.max": "max",
+    "memory.oom.group": "0",
+    "memory.swap.max": "max",
+}
 _NUMBERS = ("shares", "quota", "period", "memory limit")
 
 
@@ -86,6 +95,7 @@ class _ContainerReasons:
         if entry.decision is None:
             self._now = decided_now(entry, self._given, self._plan)
         self._advice: list[str] = []
+        self._differing: list[str] = []  # files with another value than the decided
 
     def message(self) -> control.ContainerWhy:
         entry, summary = self._entry, self._entry.decision
@@ -190,41 +200,19 @@ class _ContainerReasons:
             return "the runtime has not started the container yet"
         native = self._native.get(file)
         if native is not None and same(file, native, now):
-            self._advise_about_native(file)
+            self._differing.append(file)
             return "the runtime's own value: it did not write what nriplugin sent"
         if _DEFAULTS.get(file) == now:
-            self._advise_about_native(file)
+            self._differing.append(file)
             return "the kernel's default: it was not written, or was reset since"
-        self._advise_about_drift(file)
+        self._differing.append(file)
         return f"another program has written {now!r:.80} since"
-
-    def _advise_about_native(self, file: str) -> None:
-        facts = self._plan.facts
-        if facts.drops_unified:
-            self._advice.append(
-                f"{file}: {facts.runtime} {facts.runtime_version} drops cgroup v2 "
-                "values from updates; allow direct writes, or use CRI-O 1.36 or later"
-            )
-        self._advise_about_drift(file)
-
-    def _advise_about_drift(self, file: str) -> None:
-        if self._plan.facts.driver == SYSTEMD:
-            self._advice.append(
-                f"{file}: systemd may have written it, for example at a daemon-reload"
-            )
-        if self._lifecycle.pending.writer is None:
-            self._advice.append(
-                f"{file}: an update of the container, such as a resize, writes it again"
-            )
-        else:
-            self._advice.append(
-                f"{file}: with repair.enabled: true nriplugin writes it again; else "
-                "find the program that writes it"
-            )
 
     def _advise(self) -> None:
         """Add the advice that is about the whole container."""
         entry = self._entry
+        if self._differing:
+            self._advise_about(", ".join(self._differing))
         if entry.decision is None and self._now is None:
             self._advice.append(
                 "this process has made no decision about the container, and what a "
@@ -247,6 +235,25 @@ class _ContainerReasons:
                 "set adopt.enabled: true to give it values while it runs, or have its "
                 "pod created again"
             )
+
+    def _advise_about(self, files: str) -> None:
+        """Say what to do about files that hold another value than the decided one."""
+        facts = self._plan.facts
+        if facts.drops_unified:
+            self._advice.append(
+                f"{files}: {facts.runtime} {facts.runtime_version} drops cgroup v2 "
+                "values from updates; allow direct writes, or use CRI-O 1.36 or later"
+            )
+        if facts.driver == SYSTEMD:
+            self._advice.append(
+                f"{files}: systemd may have written them, for example at a "
+                "daemon-reload"
+            )
+        if self._lifecycle.pending.writer is None:
+            again = "an update of the container, such as a resize, writes them again"
+        else:
+            again = "with repair.enabled: true nriplugin writes them again"
+        self._advice.append(f"{files}: {again}; else find the program that differs")
 
 
 def _numbers_in_words(numbers: str) -> str:

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Self
 
+    from nriplugin.cgroup.journal.restore import Finding
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
-    from nriplugin.cgroup.writing.updates import Outcome
+    from nriplugin.cgroup.writing.updates import Outcome, Writer
     from nriplugin.engine.decision import Write
 
 ORIGIN = "nriplugin"
@@ -56,12 +57,20 @@ class DirectWriter:
     """Carries out the direct writes of decisions on one node."""
 
     def __init__(
-        self, tree: Tree, executor: Executor, journal: Journal | None = None
+        self,
+        tree: Tree,
+        executor: Executor,
+        journal: Journal | None = None,
+        systemd: Writer | None = None,
     ) -> None:
-        """Write through an executor of that tree; `close` also closes the journal."""
+        """Write through an executor of that tree; `close` also closes the journal.
+
+        `systemd` is the executor's writer, if it has one.
+        """
         self.tree = tree
         self._executor = executor
         self._journal = journal
+        self._systemd = systemd
         self.claims = Claims()
         self._stopped = False
         # How many writes there were, by the file's name and the outcome's status. Two
@@ -81,8 +90,9 @@ class DirectWriter:
         journal = None if directory is None else Journal(directory)
         # refresh_s=0: the executor reads each file before it skips a write as done,
         # because runtimes and kubelet write to the same files.
-        executor = Executor(tree, journal=journal, writer=node.writer(), refresh_s=0.0)
-        return cls(tree, executor, journal)
+        systemd = node.writer()
+        executor = Executor(tree, journal=journal, writer=systemd, refresh_s=0.0)
+        return cls(tree, executor, journal, systemd)
 
     def close(self) -> None:
         """Close the journal; the tree is the caller's."""
@@ -186,6 +196,20 @@ class DirectWriter:
     def forget(self, cgroup: str) -> None:
         """Drop the journal's and the cache's entries of a cgroup that was removed."""
         self._executor.forget(cgroup)
+
+    def put_back(self, *, dry_run: bool = False) -> list[Finding]:
+        """Write back what files held before, as `nriplugin restore` does.
+
+        Raises:
+            JournalError: the journal cannot be read or written.
+        """
+        if self._journal is None:
+            return []
+        # Late: hardly any process ever does this.
+        from nriplugin.cgroup.journal.restore import restore
+
+        with self._executor.exclusive():
+            return restore(self.tree, self._journal, self._systemd, dry_run=dry_run)
 
     def sweep(self) -> None:
         """Drop the entries of all cgroups that do not exist any more."""

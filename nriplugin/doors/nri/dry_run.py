@@ -1,6 +1,6 @@
 """The NRI plugin for dry runs: it answers as the live plugin would, without effects.
 
-`run --grpc` serves it. It reads the live plugin's plan and inventory, and changes
+The control API serves it. It reads the live plugin's plan and inventory, and changes
 neither: no cgroup is written, no container and no decision is remembered.
 """
 
@@ -19,6 +19,7 @@ from nriplugin.state.lifecycle import decide_creation
 if TYPE_CHECKING:
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.api import view_pb2 as view
+    from nriplugin.state.lifecycle import Lifecycle
 
 
 class DryRunPlugin(Plugin):
@@ -26,9 +27,9 @@ class DryRunPlugin(Plugin):
 
     views = NodePlugin.views
 
-    def __init__(self, live: NodePlugin) -> None:
-        """Decide by the plan and the inventory of the live plugin."""
-        self._lifecycle = live.lifecycle
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        """Decide by the plan and the inventory of the live plugin's life-cycle."""
+        self._lifecycle = lifecycle
 
     def create_container(  # type: ignore[override] # the view declared above
         self, request: view.CreateContainerRequest

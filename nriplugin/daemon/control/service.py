@@ -1,0 +1,99 @@
+"""The methods of the control API with one answer each; this module knows no gRPC."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from nriplugin.api import control_pb2 as control
+from nriplugin.daemon.restoring import restore
+from nriplugin.daemon.status import configuration_status, status_of
+from nriplugin.daemon.why import why_of
+from nriplugin.errors import ConfigError, NRIPluginError
+from nriplugin.explain import explain_pods
+
+if TYPE_CHECKING:
+    from nriplugin.daemon.process import DaemonProcess
+
+# A manifest of this size holds hundreds of pods.
+MAX_MANIFEST = 1024 * 1024
+_SOURCE = "manifest"
+
+
+class NotNow(NRIPluginError):
+    """The daemon is not in a state in which the call makes sense."""
+
+
+class NotThere(NRIPluginError):
+    """This build of nriplugin lacks what the call needs."""
+
+
+class ControlService:
+    """Answers the calls of one control API."""
+
+    def __init__(self, process: DaemonProcess) -> None:
+        """Answer for a daemon."""
+        self._process = process
+
+    def status(self, request: control.StatusRequest) -> control.StatusResponse:
+        """Return the state of the daemon."""
+        return status_of(self._process, request.by)
+
+    def why(self, request: control.WhyRequest) -> control.WhyResponse:
+        """Return why files of containers hold what they hold."""
+        return why_of(self._process, request.what)
+
+    def explain(self, request: control.ExplainRequest) -> control.ExplainResponse:
+        """Return the decisions for a manifest, as JSON."""
+        if len(request.manifest) > MAX_MANIFEST:
+            size = len(request.manifest)
+            raise ConfigError(
+                f"{_SOURCE}: {size} characters, expected at most {MAX_MANIFEST}"
+            )
+        # Late: only this call needs a YAML parser.
+        from nriplugin.documents import load_documents
+        from nriplugin.kube.manifests import read_manifests
+
+        documents = load_documents(request.manifest, _SOURCE)
+        try:
+            pods = read_manifests(documents).pods
+        except ConfigError as exc:
+            raise ConfigError(f"{_SOURCE}: {exc}") from exc
+        plan = self._process.lifecycle.plan
+        explained = explain_pods(pods, _SOURCE, plan.config, plan.facts)
+        plain = [dataclasses.asdict(pod) for pod in explained]
+        return control.ExplainResponse(json=json.dumps(plain, indent=2))
+
+    def reload(self, request: control.ReloadRequest) -> control.ReloadResponse:
+        """Read the configuration file again."""
+        process = self._process
+        if not process.config.path:
+            raise NotNow("no configuration file: the daemon was started without one")
+        watch = process.config_watch
+        if watch is None:
+            raise NotNow("the daemon is starting, and has not read its configuration")
+        applied = watch.check(always=True)
+        return control.ReloadResponse(
+            applied=applied,
+            error=process.config.error,
+            configuration=configuration_status(process),
+        )
+
+    def restore(self, request: control.RestoreRequest) -> control.RestoreResponse:
+        """Write back what cgroup files held before."""
+        return restore(self._process, dry_run=request.dry_run)
+
+    def withdraw(self, request: control.WithdrawRequest) -> control.WithdrawResponse:
+        """Write back, and decide nothing any more."""
+        try:
+            # Late: hardly any process ever withdraws.
+            from nriplugin.daemon.withdrawal import (  # type: ignore[import-not-found]
+                withdraw,
+            )
+        except ImportError as exc:
+            raise NotThere("withdraw: not part of this build") from exc
+        answer: control.WithdrawResponse = withdraw(
+            self._process, dry_run=request.dry_run
+        )
+        return answer
