@@ -47,6 +47,24 @@ def lock_path(state_directory: str, door: str, runtime: str) -> str:
     return os.path.join(state_directory, f"{INSTANCE_PREFIX}{door}-{name}.lock")
 
 
+def holders(state_directory: str) -> list[str]:
+    """Return the processes that hold a lock in a state directory, as their texts say.
+
+    A directory or a file that cannot be read has none.
+    """
+    found: list[str] = []
+    try:
+        names = sorted(os.listdir(state_directory))
+    except OSError:
+        return found
+    for name in names:
+        if name.startswith(INSTANCE_PREFIX):
+            with InstanceLock(os.path.join(state_directory, name)) as lock:
+                if lock.is_taken():
+                    found.append(lock.holder())
+    return found
+
+
 class InstanceLock:
     """The lock of one process. It is released at the end of a `with` block."""
 
@@ -128,10 +146,23 @@ class InstanceLock:
         self._sign(self._file)
         return True
 
+    def is_taken(self) -> bool:
+        """Whether another process has the lock; nothing is made or written."""
+        assert self._path is not None
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            self._file = os.open(self._path, flags)
+            fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
     def holder(self) -> str:
         """Return who has the lock, as its text says."""
         try:
-            text = os.pread(self._file or 0, _MAX_TEXT, 0).decode("ascii")
+            text = os.pread(self._file or -1, _MAX_TEXT, 0).decode("ascii")
         except (OSError, UnicodeDecodeError):
             text = ""
         pid, _, rest = text.strip().partition(" ")

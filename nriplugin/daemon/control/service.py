@@ -86,14 +86,7 @@ class ControlService:
 
     def withdraw(self, request: control.WithdrawRequest) -> control.WithdrawResponse:
         """Write back, and decide nothing any more."""
-        try:
-            # Late: hardly any process ever withdraws.
-            from nriplugin.daemon.withdrawal import (  # type: ignore[import-not-found]
-                withdraw,
-            )
-        except ImportError as exc:
-            raise NotThere("withdraw: not part of this build") from exc
-        answer: control.WithdrawResponse = withdraw(
-            self._process, dry_run=request.dry_run
-        )
-        return answer
+        # Late: hardly any process ever withdraws.
+        from nriplugin.daemon.withdrawal import withdraw
+
+        return withdraw(self._process, dry_run=request.dry_run)
