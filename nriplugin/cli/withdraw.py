@@ -14,16 +14,18 @@ from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.cli.control_client import add_control_argument, client_of
 from nriplugin.cli.detect import add_node_arguments
+from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import Page, print_error, print_json, print_yaml
 from nriplugin.cli.restore import find
 from nriplugin.daemon.instance_lock import holders
 from nriplugin.daemon.plain import plain
-from nriplugin.daemon.restoring import restored_file
+from nriplugin.daemon.restoring import WOULD, restored_file
 from nriplugin.errors import ControlError, NoDaemon
 from nriplugin.node.state_directory import configured_state_directory
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
 # Putting back may take many writes, some of them through systemd.
 PATIENCE_S = 120.0
@@ -106,13 +108,10 @@ def _print_page(
         would = "would decide" if dry_run else "decides"
         page.text(f"The daemon {would} nothing any more, until it is started again.")
     if result.files:
-        page.section("DIRECT WRITES")
-        rows = [("PATH", "ORIGINAL", "RESULT")]
+        page.text(Toned("Direct writes:", Tone.TITLE))
         for one in result.files:
-            action = f"{one.status}: {one.detail}" if one.detail else one.status
-            value = one.value.replace("\n", "; ") or '""'
-            rows.append((f"{one.cgroup}/{one.file}", value, action))
-        page.table(rows)
+            path = f"{one.cgroup}/{one.file}:"
+            page.text(path, *_result(one), indent=2, hanging=2)
     else:
         page.text("There are no direct writes to put back.")
     _add_carrying(page, result, answered=answered)
@@ -132,8 +131,23 @@ def _add_carrying(
     if not result.carrying:
         page.text("No container keeps values of nriplugin in its specification.")
         return
-    page.section("CONTAINERS WITH VALUES OF NRIPLUGIN IN THEIR SPECIFICATION")
-    page.text("When nriplugin is gone, until the container is created anew:")
+    page.text(
+        Toned("Containers with values in their specification:", Tone.TITLE),
+        "a resize is followed as long as the daemon runs. When it is gone, and until "
+        "the container is created anew:",
+    )
     for one in result.carrying:
         name = f"{one.namespace}/{one.pod}/{one.container or one.id[:13]}"
         page.text(f"{name}: {one.at_resize}.", indent=2, hanging=2)
+
+
+def _result(one: control.RestoredFile) -> Iterator[str]:
+    """Return the words about one file."""
+    tone = Tone.BAD if one.status == Action.FAILED else Tone.GOOD
+    if one.status in (Action.LEFT, Action.GONE):
+        tone = Tone.WARNING
+    yield Toned(one.status, tone)
+    if one.status in (Action.RESTORED, WOULD):
+        yield f"to {one.value.replace(chr(10), '; ') or 'nothing'}"
+    if one.detail:
+        yield f"({one.detail})"

@@ -64,7 +64,7 @@ def line_of(event: Event, entry: ContainerEntry) -> str:
     if event.text:
         line += f"; {event.text}"
     skipped = _skipped(entry)
-    return f"{line}; skipped: {', '.join(skipped)}" if skipped else line
+    return f"{line}; skipped: {'; '.join(skipped)}" if skipped else line
 
 
 def fields_of(event: Event, entry: ContainerEntry) -> dict[str, Any]:

@@ -218,5 +218,3 @@ def test_the_lock_is_not_inherited(tmp_path: Path) -> None:
         assert lock.attempt()
         assert lock._file is not None
         assert fcntl.fcntl(lock._file, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
-
-
