@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.loglimit import LimitedLog
 from nriplugin.stopping import StopFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from nriplugin.state.events import Event, EventLog
     from nriplugin.state.inventory import ContainerEntry
@@ -38,11 +39,13 @@ LINES_PER_SECOND = 20.0
 class EventLogLines:
     """Logs the events of a ring that were not logged yet."""
 
-    def __init__(self, events: EventLog) -> None:
+    def __init__(
+        self, events: EventLog, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._events = events
         self._last = events.last
         self._limited = LimitedLog(
-            _log, burst=LINES_AT_ONCE, per_second=LINES_PER_SECOND
+            *(_log, clock), burst=LINES_AT_ONCE, per_second=LINES_PER_SECOND
         )
 
     def look(self) -> None:

@@ -80,7 +80,7 @@ def test_a_container_without_values_has_a_line(
 def test_a_flood_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     """Events that the ring has lost and lines above the limit are both numbered."""
     events = EventLog()
-    lines = EventLogLines(events)
+    lines = EventLogLines(events, lambda: 100.0)
     entry = ContainerEntry("c1", "app", PodEntry(name="web", namespace="shop"))
     for _ in range(KEPT + 3):
         events.note(EventKind.CREATED, entry)
