@@ -1,13 +1,13 @@
 """Ends what nriplugin does on a node, while its process goes on: `nriplugin withdraw`.
 
-Three things happen. Decisions end: a new container gets no values, and no direct write
-is done any more (`CurrentPlan.withdraw`). Every direct write is put back, by the
-journal. And the operator is told which containers still have keys of nriplugin's in
-their specification, which no process outside of the runtime can take out.
+Three things happen. Decisions end: a new container gets no values. Every direct write
+is put back, by the journal. And the operator is told which containers still have keys
+of nriplugin's in their specification, which nobody but the runtime can take out.
 
-As long as the process runs, a resize of such a container is still answered, with the
-values that follow from kubelet's new numbers: the runtime would otherwise write the old
-keys over them. When the process is gone, the runtime does just that; `at_resize` says
+As long as the process runs, a resize of such a container is still answered: with what
+follows from kubelet's new numbers, and with the end of all other values, as after a
+reload that turns every handler off. The runtime would otherwise write the old keys over
+the new numbers. When the process is gone, the runtime does just that; `at_resize` says
 what it means for each container. A container that is created anew has no such keys.
 
 A reload of the configuration does not start decisions again; a restart does.

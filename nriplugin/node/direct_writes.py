@@ -72,7 +72,6 @@ class DirectWriter:
         self._journal = journal
         self._systemd = systemd
         self.claims = Claims()
-        self._stopped = False
         # How many writes there were, by the file's name and the outcome's status. Two
         # threads that write at the same time may lose a count.
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -98,11 +97,6 @@ class DirectWriter:
         """Close the journal; the tree is the caller's."""
         if self._journal is not None:
             self._journal.close()
-
-    def stop_writing(self) -> None:
-        """Write nothing any more, once a write that is under way has ended."""
-        with self._executor.exclusive():
-            self._stopped = True
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the journal's lock, so that no other writer gets between two calls."""
@@ -235,12 +229,7 @@ class DirectWriter:
 
     def _write(self, updates: Sequence[Update]) -> list[Outcome]:
         """Write, and count the outcome of every file."""
-        if not updates:
-            return []
-        with self._executor.exclusive():  # `stop_writing` waits for this to end
-            if self._stopped:
-                return []
-            outcomes = self._executor.update_batch(updates)
+        outcomes = self._executor.update_batch(updates) if updates else []
         for outcome in outcomes:
             self.counts[outcome.path.rpartition("/")[2], outcome.status.value] += 1
         return outcomes

@@ -123,11 +123,13 @@ class Lifecycle:
             self.pending.writer.close()
 
     def withdraw(self) -> None:
-        """Set no values any more, until the process ends; see `CurrentPlan`."""
+        """Set no values any more, until the process ends; see `CurrentPlan`.
+
+        Direct writes stay possible, because the end of a value may need one: a burst
+        has to be lowered before a quota.
+        """
         self.plans.withdraw()
-        writer = self.pending.writer
-        if writer is not None and not self.plan.facts.writable:
-            writer.stop_writing()
+        self.pending.abandon()
 
     # The plan
 
@@ -160,7 +162,7 @@ class Lifecycle:
 
     def open_writer(self) -> None:
         """Open direct writes, unless that is done or not allowed."""
-        if self._open_writer is None or self.plans.withdrawn:
+        if self._open_writer is None:
             return
         # A reload and the thread that learns about the runtime may both come here.
         with self._opening:

@@ -75,10 +75,10 @@ class Plan:
 class CurrentPlan:
     """The plan in force: read by request threads, replaced by any thread.
 
-    A process that was withdrawn has a plan in which every handler is off and direct
-    writes are off, whatever is applied or learned later. Such a plan sets no value on a
-    new container. It still answers the update of a container that has values of
-    nriplugin's with the converted request: without an answer, the runtime would write
+    A process that was withdrawn has a plan in which every handler is off, whatever is
+    applied later. Such a plan sets no value on a new container. It still answers the
+    update of a container that has values of nriplugin's: with the converted request,
+    and with the end of every other value. Without an answer the runtime would write
     those values over kubelet's new numbers, and the resize would be lost.
 
     A process that is silent has no part in decisions at all, because another process of
@@ -127,8 +127,4 @@ class CurrentPlan:
         config, facts = self._config, self._facts
         if self.withdrawn or self._silent:
             config = config.without_handlers()
-            # A runtime that drops `unified` from answers cannot be told of a resize;
-            # only a direct write lets the container have it.
-            writable = facts.writable and facts.drops_unified and not self._silent
-            facts = facts._replace(writable=writable)
         self.now = Plan(config, facts, curves, silent=self._silent)
