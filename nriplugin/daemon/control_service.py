@@ -53,9 +53,8 @@ def serving_control(
     listener = None
     try:
         listener = _listener(process, address or DEFAULT_CONTROL, group)
-        listener.open()
-    except AddressTaken as exc:
-        _log.warning("%s: tried again until it is free", exc)
+        _open(listener)
+        listener.start()
     except ConfigError as exc:
         if address is not None or group is not None:
             raise
@@ -64,16 +63,28 @@ def serving_control(
     except Exception:  # noqa: BLE001 - a defect must not keep the daemon from serving
         _log.exception("the control API is off")
         listener = None
-    else:
-        _log.info("control API: %s", address or DEFAULT_CONTROL)
-    if listener is None:
-        yield
-        return
-    listener.start()
     try:
         yield
     finally:
+        if listener is not None:
+            listener.close()
+
+
+def _open(listener: ControlListener) -> None:
+    """Open a listener, or leave it to its thread to try again.
+
+    Raises:
+        ConfigError: the socket cannot be made.
+    """
+    try:
+        listener.open()
+    except AddressTaken as exc:
+        _log.warning("%s: tried again until it is free", exc)
+    except BaseException:
         listener.close()
+        raise
+    else:
+        _log.info("control API: %s", listener.path)
 
 
 def _listener(
@@ -93,15 +104,15 @@ def _listener(
         ) from exc
     from nriplugin.daemon.control.listener import ControlListener
     from nriplugin.daemon.control.peers import group_id
+    from nriplugin.daemon.control.socket_files import make_directory_of
 
     readers = None if group is None else group_id(GROUP_OPTION, group)
-    directory = os.path.dirname(path)
     try:
-        os.makedirs(directory, 0o755, exist_ok=True)
+        make_directory_of(path)
     except OSError as exc:
         raise ConfigError(
-            f"{OPTION}: {directory}: {exc.strerror}, expected a directory that is "
-            "there or can be made"
+            f"{OPTION}: {os.path.dirname(path)}: {exc.strerror}, expected a directory "
+            "that is there or can be made"
         ) from exc
     return ControlListener(
         *(OPTION, path, readers), lambda access: ControlServer(process, access)

@@ -21,6 +21,15 @@ def plain(message: Message) -> dict[str, Any]:
     return {name: _plain(getattr(message, name)) for name in names}
 
 
+def valid_text(text: str) -> str:
+    """Return a text that a message can hold.
+
+    A path from the command line may have bytes that are not UTF-8, which Python keeps
+    as surrogates. They are shown by their numbers.
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a field can hold
     if isinstance(value, Message):
         return plain(value)

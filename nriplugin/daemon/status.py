@@ -19,6 +19,7 @@ from nriplugin.daemon.container_counts import (
     containers_by_handler,
 )
 from nriplugin.daemon.health import live, ready
+from nriplugin.daemon.plain import valid_text
 from nriplugin.engine.handlers import table
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def status_of(process: DaemonProcess, by: str = "") -> control.StatusResponse:
         started_at=process.started_at,
         healthy=not not_live,
         ready=not not_ready,
-        problems=[*not_live, *not_ready],
+        problems=map(valid_text, [*not_live, *not_ready]),
         runtime=runtime_status(lifecycle),
         configuration=configuration_status(process),
         node=_node_status(process),
@@ -97,12 +98,12 @@ def configuration_status(process: DaemonProcess) -> control.ConfigurationStatus:
     """Return which configuration is in force, and what became of later ones."""
     config = process.config
     return control.ConfigurationStatus(
-        path=config.path,
+        path=valid_text(config.path),
         hash=config.hash,
         since=config.since,
         reloads=config.reloads,
         failures=config.failures,
-        error=config.error,
+        error=valid_text(config.error),
         failed_at=config.failed_at or 0.0,
     )
 
@@ -119,10 +120,10 @@ def _node_status(process: DaemonProcess) -> control.NodeStatus:
     on_because = "the configuration, the runtime or an earlier process needs them"
     return control.NodeStatus(
         cgroup_version=facts.cgroup_version,
-        cgroup_evidence=facts.cgroup_evidence,
+        cgroup_evidence=valid_text(facts.cgroup_evidence),
         driver=facts.driver or "",
         direct_writes=not off_because,
-        direct_writes_because=off_because or on_because,
+        direct_writes_because=valid_text(off_because or on_because),
         curve=(chosen or facts.curve).value,
         curve_evidence="set in the configuration" if chosen else facts.curve_evidence,
         kernel=os.uname().release,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
 from nriplugin.cgroup.writing.kernel_text import same
+from nriplugin.daemon.plain import valid_text
 from nriplugin.daemon.unrecorded import decided_now, given_resources, native_values
 from nriplugin.engine.explicit import UNSET
 from nriplugin.engine.provenance import UNKNOWN
@@ -135,7 +136,7 @@ class _ContainerReasons:
         message = control.FileWhy(
             file=file,
             now=now or "",
-            unreadable_because=problem,
+            unreadable_because=valid_text(problem),
             decided=self._decided(file),
             native=self._native.get(file, ""),
         )

@@ -95,7 +95,7 @@ def test_such_a_name_is_as_good_as_any(arguments: list[str]) -> None:
         ["convert", "--memory", NAME],
         ["run", "--config", NAME, *NODE],
         ["run", "--name", NAME, *NODE],
-        ["run", "--grpc", f"unix:///{NAME}/no.sock", *NODE],
+        ["run", "--control", f"unix:///dev/null/{NAME}/no.sock", *NODE],
         ["cri-proxy", *SERVE, "--config", NAME, *NODE],
         ["cri-proxy", *SERVE, "--listen", f"unix:///{NAME}/no.sock", *NODE],
         ["cri-proxy", *SERVE, "--runtime", NAME, *NODE],

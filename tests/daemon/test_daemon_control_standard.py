@@ -42,7 +42,7 @@ def watch_health(client: ControlClient, service: str = "") -> Any:
 
 
 def reflect(
-    client: ControlClient, package: str, **asked: str
+    client: ControlClient, package: str, **asked: Any
 ) -> reflection_pb2.ServerReflectionResponse:
     stream: Any = client.channel.stream_stream(
         f"/{package}.ServerReflection/ServerReflectionInfo",

@@ -17,7 +17,9 @@ from nriplugin.cgroup.locate.version import ROOT
 from nriplugin.cgroup.systemd.dbus import SYSTEM_BUS
 from nriplugin.cli.run import add_arguments
 from nriplugin.config import Config, parse_config
+from nriplugin.daemon.control_service import DEFAULT_CONTROL
 from nriplugin.nri.launch import DEFAULT_SOCKET
+from nriplugin.sockets import parse_address
 
 DIRECTORY = Path(__file__).parents[2] / "deploy/kubernetes"
 COMPONENTS = ("cgroup-writes", "systemd")
@@ -139,6 +141,7 @@ def test_only_three_places_are_mounted_and_none_for_writing(daemonset: Any) -> N
         os.path.dirname(DEFAULT_SOCKET): (os.path.dirname(DEFAULT_SOCKET), False),
         "/etc/nriplugin": (None, False),
         f"/host{ROOT}": (ROOT, False),
+        os.path.dirname(parse_address("", DEFAULT_CONTROL)): (None, True),
     }
 
 

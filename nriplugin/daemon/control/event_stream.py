@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
+from nriplugin.daemon.plain import valid_text
 
 if TYPE_CHECKING:
     import threading
@@ -28,6 +29,8 @@ def event_stream(
 ) -> Iterator[control.Event]:
     """Return the events that a request asks for, until its client leaves.
 
+    Events from the moment of the call on are in it.
+
     Args:
         events: the daemon's events.
         request: where to begin.
@@ -42,6 +45,16 @@ def event_stream(
         number, told = 0, False
     elif request.after:
         number = request.after
+    return _events_after(events, number, told, is_active, stopping)
+
+
+def _events_after(
+    events: EventLog,
+    number: int,
+    told: bool,
+    is_active: Callable[[], bool],
+    stopping: threading.Event,
+) -> Iterator[control.Event]:
     while is_active() and not stopping.is_set():
         found: list[Event] = []
         if events.last != number:
@@ -59,7 +72,7 @@ def message_of(event: Event, lost: int = 0) -> control.Event:
         number=event.number,
         at=event.at,
         kind=event.kind.value,
-        text=event.text,
+        text=valid_text(event.text),
         lost=lost,
     )
     entry = event.entry

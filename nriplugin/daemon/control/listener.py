@@ -12,17 +12,20 @@ removed, for example with its directory, and tries again if another process serv
 from __future__ import annotations
 
 import logging
-import os
 import socket
-import stat
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from selectors import EVENT_READ, DefaultSelector
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Protocol
 
 from nriplugin.daemon.control.forwarding import ForwardedConnection
 from nriplugin.daemon.control.peers import Access, access_of, peer_of
+from nriplugin.daemon.control.socket_files import (
+    ListeningSocket,
+    PrivateDirectory,
+    make_directory_of,
+)
 from nriplugin.errors import ConfigError, NRIPluginError
 from nriplugin.loglimit import LimitedLog
 from nriplugin.sockets import claimed
@@ -38,10 +41,6 @@ LOOK_S = 5.0
 # How many connections there may be at once: from root, and from the group.
 MAX_CONNECTIONS = 64
 MAX_READING_CONNECTIONS = 64
-_BACKLOG = 64
-
-# The directory beside the socket with the sockets of the gRPC servers.
-_PRIVATE = ".private"
 
 
 class Backend(Protocol):
@@ -74,15 +73,15 @@ class ControlListener:
             make_backend: makes the gRPC server for an access.
             look_s: how often the socket file is looked at.
         """
-        self._option, self._path, self._group = option, path, group
+        self.path = path
+        self._option, self._group = option, group
         self._make_backend = make_backend
         self._look_s = look_s
         self._selector = DefaultSelector()
         self._connections: set[ForwardedConnection] = set()
-        self._listening: socket.socket | None = None
-        self._identity: tuple[int, int] | None = None  # of the socket file
+        self._listening: ListeningSocket | None = None
         self._claim = ExitStack()
-        self._private = -1  # descriptor of the directory of the servers' sockets
+        self._private: PrivateDirectory | None = None  # with the servers' sockets
         self._backends: dict[Access, Backend] = {}
         self._limited = LimitedLog(_log)
         self._problem = ""  # what was logged last about the socket
@@ -100,19 +99,20 @@ class ControlListener:
             ConfigError: it cannot be made.
         """
         try:
-            self._claim.enter_context(claimed(self._option, self._path))
-            self._open_private_directory()
+            self._claim.enter_context(claimed(self._option, self.path))
+            self._private = PrivateDirectory(self._option, self.path)
             for access in (Access.ALL, Access.READING):
                 if access is Access.READING and self._group is None:
                     continue
                 backend = self._make_backend(access)
-                backend.open(self._private_path(access))
+                backend.open(self._private.path_of(access.value))
                 self._backends[access] = backend
-            self._listen()
+            self._listening = ListeningSocket(self._option, self.path, self._group)
+            self._selector.register(self._listening.socket, EVENT_READ, None)
         except OSError as exc:
             self._tear_down()
             raise ConfigError(
-                f"{self._option}: {self._path}: {exc.strerror}, expected a place where "
+                f"{self._option}: {self.path}: {exc.strerror}, expected a place where "
                 "a socket can be made"
             ) from exc
         except BaseException:
@@ -142,68 +142,11 @@ class ControlListener:
 
     # The socket
 
-    def _open_private_directory(self) -> None:
-        """Make the directory that nobody else can enter, or take the one left over.
-
-        The gRPC servers' sockets are reached through its descriptor, so the length of
-        its path does not matter.
-        """
-        directory = f"{self._path}{_PRIVATE}"
-        with suppress(FileExistsError):
-            os.mkdir(directory, 0o700)
-        flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_RDONLY | os.O_CLOEXEC
-        self._private = os.open(directory, flags)
-        found = os.fstat(self._private)
-        if found.st_uid != os.geteuid():
-            raise ConfigError(
-                f"{self._option}: {directory}: owned by user {found.st_uid}, expected "
-                "this process's"
-            )
-        os.fchmod(self._private, 0o700)
-
-    def _private_path(self, access: Access) -> str:
-        return f"/proc/self/fd/{self._private}/{access.value}.sock"
-
-    def _listen(self) -> None:
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            listening.setblocking(False)
-            listening.bind(self._path)
-            # Nobody can connect before `listen`, so the permissions come in time.
-            if self._group is None:
-                os.chmod(self._path, 0o600)
-            else:
-                os.chown(self._path, -1, self._group)
-                os.chmod(self._path, 0o660)
-            found = os.lstat(self._path)
-            listening.listen(_BACKLOG)
-        except BaseException:
-            listening.close()
-            raise
-        self._identity = found.st_dev, found.st_ino
-        self._listening = listening
-        self._selector.register(listening, EVENT_READ, None)
-
-    def _is_there(self) -> bool:
-        """Whether the socket file is still the one that this process made."""
-        try:
-            found = os.lstat(self._path)
-        except OSError:
-            return False
-        return stat.S_ISSOCK(found.st_mode) and self._identity == (
-            found.st_dev,
-            found.st_ino,
-        )
-
     def _stop_listening(self) -> None:
-        if self._listening is None:
-            return
-        self._selector.unregister(self._listening)
-        if self._is_there():
-            with suppress(OSError):
-                os.unlink(self._path)
-        self._listening.close()
-        self._listening = self._identity = None
+        if self._listening is not None:
+            self._selector.unregister(self._listening.socket)
+            self._listening.close()
+            self._listening = None
 
     def _tear_down(self) -> None:
         """Close everything that `open` made; servers that serve are stopped."""
@@ -214,11 +157,9 @@ class ControlListener:
         backends, self._backends = self._backends, {}
         for wait in [backend.stop() for backend in backends.values()]:
             wait()
-        if self._private >= 0:
-            os.close(self._private)
-            self._private = -1
-            with suppress(OSError):
-                os.rmdir(f"{self._path}{_PRIVATE}")
+        if self._private is not None:
+            self._private.close()
+            self._private = None
         self._claim.close()
 
     # The thread
@@ -248,7 +189,7 @@ class ControlListener:
                 one.recv(16)
                 if not self._accepting:
                     self._stop_listening()
-            elif one is self._listening:
+            elif self._listening is not None and one is self._listening.socket:
                 self._accept(one)
 
     def _accept(self, listening: socket.socket) -> None:
@@ -267,7 +208,8 @@ class ControlListener:
             if access is Access.NONE:
                 raise PermissionError(f"user {peer.uid} may not use it")
             self._limit(access)
-            path = self._private_path(access)
+            assert self._private is not None
+            path = self._private.path_of(access.value)
             forwarded = ForwardedConnection(self._selector, client, path, access)
             self._connections.add(forwarded)
         except OSError as exc:
@@ -285,13 +227,15 @@ class ControlListener:
 
     def _look(self) -> None:
         """Open the socket if there is none, or if its file was removed."""
-        if not self._accepting or (self._listening is not None and self._is_there()):
+        if not self._accepting:
             return
         if self._listening is not None:
-            _log.warning("%s: %s is gone and made anew", self._option, self._path)
+            if self._listening.is_there():
+                return
+            _log.warning("%s: %s is gone and made anew", self._option, self.path)
             self._tear_down()
         try:
-            os.makedirs(os.path.dirname(self._path), 0o755, exist_ok=True)
+            make_directory_of(self.path)
             self.open()
         except (NRIPluginError, OSError) as exc:
             if str(exc) != self._problem:
@@ -299,4 +243,4 @@ class ControlListener:
                 _log.warning("%s", exc)
         else:
             self._problem = ""
-            _log.info("%s: serving %s", self._option, self._path)
+            _log.info("%s: serving %s", self._option, self.path)

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
+from nriplugin.daemon.plain import valid_text
 from nriplugin.daemon.restoring import restore
 from nriplugin.daemon.status import configuration_status, status_of
 from nriplugin.daemon.why import why_of
@@ -76,7 +77,7 @@ class ControlService:
         applied = watch.check(always=True)
         return control.ReloadResponse(
             applied=applied,
-            error=process.config.error,
+            error=valid_text(process.config.error),
             configuration=configuration_status(process),
         )
 

@@ -1,0 +1,232 @@
+"""Why the files of a container hold what they hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from daemon.control_clients import controlled, daemon_of
+from doors.nri.messages import APP, asking, container_at, pod_at
+from doors.nri.nodes import FACTS, Node, plugin_on
+from doors.nri.runtimes import ModelRuntime
+from support.trees import CONTAINER
+
+from nriplugin.daemon.why import NoSuchContainer, why_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nriplugin.api import control_pb2 as control
+    from nriplugin.doors.nri.plugin import NodePlugin
+
+BURST = "cpuBurst: {enabled: true, percent: 50}"
+
+
+def why(plugin: NodePlugin, what: str = "shop/web/app") -> control.ContainerWhy:
+    (one,) = why_of(daemon_of(plugin.lifecycle), what).containers
+    return one
+
+
+def files(one: control.ContainerWhy) -> dict[str, control.FileWhy]:
+    return {file.file: file for file in one.files}
+
+
+def running(tmp_path: Path, config: str, **numbers: int) -> ModelRuntime:
+    runtime = ModelRuntime(str(tmp_path))
+    runtime.connect(config)
+    runtime.create(numbers or APP)
+    return runtime
+
+
+def plugin_in(runtime: ModelRuntime) -> NodePlugin:
+    assert runtime.plugin is not None
+    return runtime.plugin
+
+
+def test_a_container_whose_files_are_right(tmp_path: Path) -> None:
+    """Kernel and decision agree, and the reason of every file is there."""
+    plugin = plugin_in(running(tmp_path, f"{BURST}\ncurve: kep"))
+    one = why(plugin)
+    assert (one.namespace, one.pod, one.container) == ("shop", "web", "app")
+    assert (one.qos_class, one.cgroup, one.state) == ("Burstable", CONTAINER, "managed")
+    numbers = "shares 512, quota 100000, period 100000, memory limit 1073741824"
+    assert one.numbers == numbers
+    assert one.decided_at > 0
+    assert list(one.advice) == []
+    found = files(one)
+    weight, burst = found["cpu.weight"], found["cpu.max.burst"]
+    assert (weight.now, weight.decided, weight.native) == ("20", "20", "59")
+    assert (burst.now, burst.decided, burst.native) == ("50000", "50000", "")
+    assert (burst.handler, burst.source) == ("cpuBurst", "cpuBurst.percent")
+    assert (weight.handler, weight.confidence) == ("resources", "exact")
+    assert {file.verdict for file in one.files} == {""}
+
+
+def test_values_that_another_program_wrote(tmp_path: Path) -> None:
+    """Each gets a verdict, and the container one piece of advice."""
+    runtime = running(tmp_path, f"{BURST}\ncurve: kep")
+    kernel = runtime.kernel
+    kernel.files[f"{CONTAINER}/cpu.weight"] = "77"
+    kernel.files[f"{CONTAINER}/cpu.max.burst"] = "0"
+    one = why(plugin_in(runtime))
+    found = files(one)
+    assert found["cpu.weight"].verdict == "another program has written '77' since"
+    assert found["cpu.max.burst"].verdict.startswith("the kernel's default")
+    assert found["memory.max"].verdict == ""
+    (advice,) = one.advice
+    assert advice.startswith("cpu.max.burst, cpu.weight: with repair.enabled: true")
+    kernel.files[f"{CONTAINER}/cpu.weight"] = "59"
+    again = files(why(plugin_in(runtime)))["cpu.weight"].verdict
+    assert again == "the runtime's own value: it did not write what nriplugin sent"
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """Its reason is in the answer, and no verdict is made up."""
+    runtime = running(tmp_path, "{}")
+    del runtime.kernel.files[f"{CONTAINER}/cpu.weight"]
+    weight = files(why(plugin_in(runtime)))["cpu.weight"]
+    assert (weight.now, weight.verdict) == ("", "")
+    assert "cpu.weight" in weight.unreadable_because
+
+
+def test_before_the_start_nothing_has_drifted() -> None:
+    """The runtime has not written the files yet."""
+    node = Node("{}")
+    node.create()
+    verdicts = {file.verdict for file in why(node.plugin).files}
+    assert verdicts == {"the runtime has not started the container yet"}
+
+
+def test_after_a_restart_a_decision_is_made_for_the_answer(tmp_path: Path) -> None:
+    """The record has the values; the reasons come from a decision of now."""
+    runtime = running(tmp_path, "{}")
+    runtime.connect()
+    one = why(plugin_in(runtime))
+    weight = files(one)["cpu.weight"]
+    assert (weight.now, weight.decided, weight.native) == ("59", "59", "59")
+    assert weight.handler == "resources"
+    assert one.decided_at == 0
+    assert any("made for this answer" in advice for advice in one.advice)
+
+
+def test_without_what_a_decision_needs_it_is_said(tmp_path: Path) -> None:
+    """NRI's door keeps no labels, so rules cannot be followed afterwards."""
+    runtime = running(tmp_path, "{}")
+    runtime.connect()
+    plugin = plugin_in(runtime)
+    entry = plugin.lifecycle.inventory.get("c1")
+    assert entry is not None
+    assert entry.decision is None
+    runtime.reload("rules: [{match: {namespace: x}, cpuBurst: {enabled: true}}]")
+    one = why(plugin)
+    weight = files(one)["cpu.weight"]
+    assert (weight.decided, weight.handler) == ("59", "")
+    assert weight.source == "the record of an earlier decision"
+    assert any("made no decision" in advice for advice in one.advice)
+
+
+def test_a_container_that_was_created_without_nriplugin(tmp_path: Path) -> None:
+    """It is skipped; what it would get is not claimed to be applied."""
+    runtime = ModelRuntime(str(tmp_path))
+    runtime.create(APP)
+    runtime.connect("{}")
+    one = why(plugin_in(runtime))
+    assert one.state == "skipped"
+    assert one.reason
+    assert any("adopt.enabled: true" in advice for advice in one.advice)
+
+
+def test_an_earlier_value_that_nothing_asks_for(tmp_path: Path) -> None:
+    """After a handler is turned off, its value stays until the next update."""
+    runtime = running(tmp_path, BURST)
+    runtime.connect("cpuBurst: {enabled: false}\nrepair: {enabled: true}")
+    burst = files(why(plugin_in(runtime)))["cpu.max.burst"]
+    assert (burst.now, burst.decided) == ("50000", "")
+    expected = "an earlier value of nriplugin, which nothing asks for any more"
+    assert burst.verdict == expected
+
+
+def test_values_of_others() -> None:
+    """They are shown as such."""
+    node = Node("{}")
+    node.create(container_at(unified={"memory.high": "4096"}, **APP))
+    node.start()
+    high = files(why(node.plugin))["memory.high"]
+    assert (high.decided, high.native) == ("", "4096")
+    assert high.source == "set by another plugin or a user"
+
+
+def test_what_was_refused() -> None:
+    """It is in `skipped`, with its reason."""
+    node = Node(BURST)
+    node.create(pod=pod_at(annotations={"nonsense.cgroup2.nri.io": "1"}))
+    assert any("nonsense" in text for text in why(node.plugin).skipped)
+
+
+def test_updates_are_followed() -> None:
+    """The answer is about the newest decision."""
+    node = Node("{}")
+    node.create()
+    node.start()
+    node.update(asking(shares=1024, quota_us=100_000, limit_bytes=1 << 30))
+    node.post_update()
+    assert files(why(node.plugin))["cpu.weight"].decided == "100"
+
+
+def several() -> NodePlugin:
+    node = Node("{}")
+    node.create()
+    node.create(container_at("/x/c12", 12))
+    other = pod_at(id="p2", name="db", namespace="shop")
+    node.create(container_at("/x/d1", 21, pod_id="p2"), other)
+    return node.plugin
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("shop/web", ["c1", "c12"]),
+        ("shop/web/app", ["c1", "c12"]),
+        ("shop/db", ["c21"]),
+        ("c2", ["c21"]),
+        ("c1", ["c1", "c12"]),  # an ambiguous beginning gives all
+    ],
+)
+def test_how_containers_are_named(what: str, expected: list[str]) -> None:
+    """By namespace and pod, with the container, or by the beginning of an ID."""
+    found = why_of(daemon_of(several().lifecycle), what).containers
+    assert sorted(one.id for one in found) == expected
+
+
+@pytest.mark.parametrize(
+    "what", ["", "x", "shop", "shop/", "shop/none", "shop/web/none", "a/b/c/d", "/"]
+)
+def test_a_container_that_is_not_there(what: str) -> None:
+    """One line says what was expected."""
+    with pytest.raises(NoSuchContainer, match=r"no such container, expected NAMESP"):
+        why_of(daemon_of(several().lifecycle), what)
+
+
+def test_over_grpc(tmp_path: Path) -> None:
+    """The same over a real socket; an unknown container is NOT_FOUND."""
+    with controlled(daemon_of(several().lifecycle), tmp_path) as client:
+        assert len(client.why("c1").containers) == 2
+        with pytest.raises(grpc.RpcError) as raised:
+            client.why("shop/none")
+        assert raised.value.code() is grpc.StatusCode.NOT_FOUND
+        assert str(raised.value.details()).startswith("'shop/none': no such container")
+
+
+def test_a_node_whose_cgroups_cannot_be_read() -> None:
+    """The decision is shown all the same."""
+    node = Node("{}")
+    node.create()
+    plugin = plugin_on(FACTS)
+    entry = node.plugin.lifecycle.inventory.get("c1")
+    assert entry is not None
+    plugin.lifecycle.inventory.put(entry)
+    process = daemon_of(plugin.lifecycle, unreadable_because="no mount")
+    (one,) = why_of(process, "c1").containers
+    weight = files(one)["cpu.weight"]
+    assert (weight.decided, weight.unreadable_because) == ("59", "no mount")
