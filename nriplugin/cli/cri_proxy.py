@@ -93,10 +93,13 @@ def main(args: argparse.Namespace) -> int:
         _log.warning("cgroups cannot be read: %s", process.unreadable_because)
     door = CRIDoor(runtime, process.lifecycle)
     process.requests = door.requests
+    process.late_s = lambda: door.late_s
+    process.late_answers = lambda: door.late_answers
     stopping = StopFlag()
 
     def serve() -> None:
         door.open(listen, mode)
+        process.notify_serving()
         _log.info("serving %s for the runtime at %s", args.listen, args.runtime)
         stopping.wait()
 

@@ -49,7 +49,15 @@ def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS|off",
         default=None,
         help="where /metrics, /healthz, /readyz and /statusz are served "
-        f"(default: {DEFAULT_HTTP})",
+        f"(default: {DEFAULT_HTTP}): HOST:PORT, a PORT of the loopback address, or "
+        ":PORT for all addresses",
+    )
+    parser.add_argument(
+        "--metrics-per-pod",
+        metavar="N",
+        type=int,
+        default=0,
+        help="also serve throttling and OOM kills of single pods, of at most N of them",
     )
     parser.add_argument(
         "--state-dir",
@@ -75,5 +83,5 @@ def services_of(
     return [
         logging_decisions(process.lifecycle.events, on=args.verbose),
         serving_control(process, args.control, args.control_group),
-        serving_http(process, args.http),
+        serving_http(process, args.http, args.metrics_per_pod),
     ]

@@ -93,8 +93,13 @@ def main(args: argparse.Namespace) -> int:
     runner = Runner(plugin, launch)
     process.nri_stats = runner.stats
     process.requests = runner.stats.by_operation
+    process.late_s = lambda: runner.late_s
+    process.late_answers = lambda: runner.stats.late
 
     def serve() -> None:
+        # The plugin's only sockets are those of its services. A runtime that is away
+        # must not keep systemd from starting what is ordered after the plugin.
+        process.notify_serving()
         try:
             runner.run()
         except OSError as exc:

@@ -105,6 +105,18 @@ class BackgroundThread:
             _log.warning("%d background jobs were dropped", waiting)
         return ended
 
+    @property
+    def busy_s(self) -> float:
+        """Return for how many seconds the present job has been running; 0 if none."""
+        began = self.busy_since
+        return 0.0 if began is None else self._clock() - began
+
+    @property
+    def has_died(self) -> bool:
+        """Return whether the thread has ended although nobody stopped it."""
+        thread = self._thread
+        return thread is not None and not (thread.is_alive() or self._stopping)
+
     def _start(self) -> None:
         with self._lock:
             if self._thread is None and not self._stopping:

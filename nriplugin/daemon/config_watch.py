@@ -19,7 +19,7 @@ import logging
 import os
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum, auto
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -30,6 +30,7 @@ from nriplugin.errors import ConfigError, NRIPluginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from types import FrameType
 
 _log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class ConfigWatch(Generic[T]):
         interval_s: float = INTERVAL_S,
         *,
         status: ConfigStatus | None = None,
+        reloading: Callable[[], AbstractContextManager[None]] = nullcontext,
         wait: Callable[[float], Wake] | None = None,
     ) -> None:
         """Prepare the watch; the file is read by `initial` first.
@@ -83,6 +85,7 @@ class ConfigWatch(Generic[T]):
             apply: puts a configuration in force; called on the thread of `check`.
             interval_s: the time between two calls of stat(2).
             status: takes note of what becomes of each text.
+            reloading: entered while the file is read because `reload` was called.
             wait: in tests, replaces the wait of at most so many seconds.
         """
         self._path = path
@@ -90,6 +93,7 @@ class ConfigWatch(Generic[T]):
         self._apply = apply
         self._interval_s = interval_s
         self.status = ConfigStatus(path) if status is None else status
+        self._reloading = reloading
         self._wait = self._next_wake if wait is None else wait
         # A SimpleQueue, because a signal handler calls `put`, and may do so while the
         # same thread is inside another `put`. SimpleQueue allows that; the lock of an
@@ -189,7 +193,11 @@ class ConfigWatch(Generic[T]):
 
     def _run(self) -> None:
         while (wake := self._wait(self._interval_s)) is not Wake.STOP:
-            self.check(always=wake is Wake.RELOAD)
+            if wake is Wake.RELOAD:
+                with self._reloading():
+                    self.check(always=True)
+            else:
+                self.check()
 
     def _next_wake(self, timeout_s: float) -> Wake:
         try:

@@ -49,7 +49,7 @@ def containers_by_handler(inventory: Inventory) -> Counter[str]:
     """Return how many containers have a value from each handler."""
     found: Counter[str] = Counter()
     for entry in inventory.snapshot().values():
-        found.update(_handlers_of(entry))
+        found.update(handlers_of(entry))
     return found
 
 
@@ -58,7 +58,8 @@ def _counts(by_state: Counter[str]) -> control.ContainerCounts:
     return control.ContainerCounts(**by_state)
 
 
-def _handlers_of(entry: ContainerEntry) -> set[str]:
+def handlers_of(entry: ContainerEntry) -> set[str]:
+    """Return the handlers that a container has a value from."""
     if entry.decision is None:
         return set()
     pairs = zip(entry.decision.files, entry.decision.reasons, strict=True)
@@ -102,7 +103,7 @@ _GROUPS: dict[str, Callable[[ContainerEntry], Iterable[str]]] = {
     "group": _group,
     "job": _job,
     "queue": _queue,
-    "handler": _handlers_of,
+    "handler": handlers_of,
 }
 # What `StatusRequest.by` may be.
 GROUPINGS = tuple(_GROUPS)

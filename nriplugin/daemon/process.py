@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from nriplugin.daemon.config_status import ConfigStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nriplugin.config import Config
     from nriplugin.daemon.background import BackgroundThread
     from nriplugin.daemon.config_watch import ConfigWatch
@@ -60,6 +62,13 @@ class DaemonProcess:
         self.requests: RequestStats | None = None
         self.nri_stats: Stats | None = None
         self.config_watch: ConfigWatch[Config] | None = None
+        # Returns for how many seconds requests have not been decided about because the
+        # door's threads do not come back from earlier ones; 0 in a healthy process.
+        self.late_s: Callable[[], float] = float
+        # Returns how many requests were answered without waiting for their decision.
+        self.late_answers: Callable[[], int] = int
+        # Called when the daemon serves its sockets; tells systemd, if that has asked.
+        self.notify_serving: Callable[[], None] = _nobody
         # Whether the operator has ended all decisions (`nriplugin withdraw`).
         self.withdrawn = False
         # Where the state is kept; None for a node that is a copy of cgroups.
@@ -90,3 +99,7 @@ class DaemonProcess:
             or lifecycle.writer_problem
             or "nothing in the configuration needs them"
         )
+
+
+def _nobody() -> None:
+    """Notify nobody."""

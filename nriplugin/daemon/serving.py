@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nriplugin.daemon.instance_lock import InstanceLock, lock_path
 from nriplugin.daemon.start_lines import start_lines
+from nriplugin.daemon.systemd_notify import SystemdNotifier
 from nriplugin.state.events import EventKind
 from nriplugin.stopping import StopFlag, stopping_on_signals
 
@@ -70,7 +72,8 @@ def run_process(
     Args:
         process: the daemon's parts, as `process_on` has made them.
         served: the door.
-        serve: blocks until `stop` is called.
+        serve: blocks until `stop` is called; calls `process.notify_serving` once the
+            daemon serves its sockets.
         stop: ends `serve`; called by a signal handler.
         instance: the runtime that is served.
         beside: other services of the process, entered before the door serves.
@@ -79,6 +82,8 @@ def run_process(
         NRIPluginError: the configuration is wrong, or the door cannot serve.
     """
     stopping = StopFlag()
+    notifier = SystemdNotifier(process, os.environ)
+    process.notify_serving = notifier.serving
 
     def end() -> None:
         stopping.set()
@@ -88,7 +93,9 @@ def run_process(
         stack.enter_context(stopping_on_signals(end))
         lock = stack.enter_context(_lock_of(process, instance))
         stack.enter_context(closing(served))
-        watch = _read_configuration(process, served) if process.config.path else None
+        watch = None
+        if process.config.path:
+            watch = _read_configuration(process, served, notifier)
         if not _may_serve(process, lock, stopping, launched=instance.launched):
             _log.info("stopped before anything was served")
             return
@@ -104,13 +111,16 @@ def run_process(
         # them during requests.
         gc.collect()
         gc.freeze()
+        stack.enter_context(notifier)
         serve()
         process.lifecycle.events.note(EventKind.STOPPING)
         _log.info("stopping")
     _log.info("stopped after %s", _summary(process))
 
 
-def _read_configuration(process: DaemonProcess, served: Served) -> ConfigWatch[Config]:
+def _read_configuration(
+    process: DaemonProcess, served: Served, notifier: SystemdNotifier
+) -> ConfigWatch[Config]:
     """Put the configuration file in force; return the watch over it, not started.
 
     Raises:
@@ -132,6 +142,7 @@ def _read_configuration(process: DaemonProcess, served: Served) -> ConfigWatch[C
     watch = process.config_watch = ConfigWatch(
         *(process.config.path, parse_config, apply),
         status=process.config,
+        reloading=notifier.reloading,
     )
     served.apply(watch.initial())
     return watch

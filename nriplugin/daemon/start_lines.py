@@ -46,8 +46,10 @@ def start_lines(process: DaemonProcess) -> Iterator[str]:
         if status.path
         else "configuration: the defaults, no file was given"
     )
-    for name, address in process.addresses.items():
-        yield f"{name}: {address}"
+    # A service that is on says itself where it serves, or why it cannot.
+    off = [name for name, address in process.addresses.items() if address == "off"]
+    if off:
+        yield f"off: {_listed(off)}"
 
 
 def _listed(names: object) -> str:

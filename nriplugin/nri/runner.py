@@ -111,6 +111,16 @@ class Runner:
         if session is not None:
             session.stop()
 
+    @property
+    def late_s(self) -> float:
+        """Return for how many seconds the handler under way is late; 0 if it is not.
+
+        From any thread. A handler that stays late for long will not come back.
+        """
+        session = self._session
+        late_since = None if session is None else session.late_since
+        return 0.0 if late_since is None else monotonic() - late_since
+
     def _connect_and_serve(self) -> tuple[float | None, str]:
         """Serve one connection; return how many seconds it worked and why it ended.
 

@@ -162,6 +162,16 @@ class Session:
         self._stopping = True
         self._connection.end(reading_only=True)
 
+    @property
+    def late_since(self) -> float | None:
+        """Return since when the handler under way is late (`monotonic`), or None.
+
+        It is read from the deadline that the watchdog needs anyway, so that the request
+        path has nothing to do for it.
+        """
+        deadline = self._watchdog.deadline
+        return deadline if deadline <= monotonic() else None
+
     def _register(self) -> None:
         self._connection.limit_waiting(
             receive_s=REGISTRATION_PATIENCE_S, send_s=SEND_PATIENCE_S

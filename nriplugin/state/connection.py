@@ -44,6 +44,7 @@ class RuntimeConnection:
         self.began = clock()  # since when there is none
         self.gaps: deque[ConnectionGap] = deque(maxlen=KEPT)
         self.gap_count = 0
+        self.missed_count = 0  # the containers that were missed in all gaps
 
     def configured(self, runtime: str, version: str, release: str = "") -> None:
         """Note which runtime answers."""
@@ -58,6 +59,7 @@ class RuntimeConnection:
         if self.since is None:
             self.gaps.append(ConnectionGap(self.began, now, self.reason, missed))
             self.gap_count += 1
+            self.missed_count += missed
         self.since = now
 
     def ended(self, reason: str) -> None:

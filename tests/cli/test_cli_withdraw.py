@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from doors.nri.messages import container_at, pod_at
-from support.daemons import Place
 from support.harness import PATIENCE_S
+from support.processes import Place
 from support.trees import POD, QOS, make_v2
 
 from nriplugin.cgroup.journal.journal import Journal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemons import Place
 from support.harness import PATIENCE_S
+from support.processes import Place
 
 from nriplugin.config import parse_config
 from nriplugin.daemon.config_changes import changes

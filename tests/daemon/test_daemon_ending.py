@@ -7,8 +7,8 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemons import Asking, Place, sent
 from support.harness import PATIENCE_S, container, pod
+from support.processes import Asking, Place, sent
 
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from doors.nri.messages import OURS, container_at, creation, pod_at
 from doors.nri.nodes import FACTS, configure, plugin_on
-from support.daemons import Place
 from support.harness import PATIENCE_S, container, pod, wait_until
+from support.processes import Place
 
 from nriplugin.daemon.event_log_lines import (
     LINES_AT_ONCE,

@@ -8,9 +8,9 @@ import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from support.daemons import Asking, Place, sent
 from support.harness import PATIENCE_S, container, pod
 from support.needs import need
+from support.processes import Asking, Place, sent
 
 from nriplugin.daemon.instance_lock import lock_path
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.daemons import Daemon
+    from support.processes import Daemon
 
 # A handler that needs direct writes, and so the journal.
 BURST = "cpuBurst:\n  enabled: true\n"

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemons import Place
 from support.harness import PATIENCE_S, container, pod, wait_until
+from support.processes import Place
 
 from nriplugin.daemon.instance_lock import InstanceLock, holders, lock_path
 from nriplugin.nri.launch import DEFAULT_SOCKET

@@ -5,15 +5,15 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from support.daemons import Place
 from support.harness import PATIENCE_S, container, pod, wait_until
+from support.processes import Place
 
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.daemons import Daemon
+    from support.processes import Daemon
 
 PATIENT = Behaviour(request_timeout_s=PATIENCE_S)
 FILES = {"cpu.weight": "59", "memory.max": "268435456"}

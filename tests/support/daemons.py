@@ -1,133 +1,128 @@
-"""`nriplugin run` as a real process on this machine, beside an embedded runtime."""
+"""A real daemon process on the embedded runtime, and what it serves over HTTP."""
 
 from __future__ import annotations
 
+import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from support.harness import PATIENCE_S
-from support.trees import make_v2
+from nriplugin.nri.testing.runtime import EmbeddedRuntime
+from support.harness import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
-OFF = ("--control", "off", "--http", "off")
+class Response(NamedTuple):
+    """What an HTTP client got."""
+
+    code: int
+    text: str
+    headers: Mapping[str, str]
 
 
-class Daemon:
-    """A process whose log is a file."""
+def get(address: str, path: str, *, method: str = "GET", **headers: str) -> Response:
+    """Ask a server; `_` in a header's name stands for `-`."""
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        connection.request(method, path, headers=given)
+        response = connection.getresponse()
+        body = response.read()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        text = body.decode() if "content-encoding" not in found else body.hex()
+        return Response(response.status, text, found)
+    finally:
+        connection.close()
 
-    def __init__(self, log: Path, *arguments: str) -> None:
-        self._log = log
-        with log.open("w") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "nriplugin", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
-                env={**os.environ, "CGROUP_DRIVER": "cgroupfs"},
-            )
+
+class DaemonUnderTest:
+    """A process of `nriplugin run`, and the runtime that it is registered with."""
+
+    def __init__(
+        self, directory: Path, *options: str, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.runtime = EmbeddedRuntime(str(directory / "nri.sock"))
+        self._command = [
+            *(sys.executable, "-m", "nriplugin", "run", "--control", "off"),
+            *("--nri-socket", str(directory / "nri.sock"), *options),
+        ]
+        self._environ = {
+            **{k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
+            "NRIPLUGIN_CGROUP_VERSION": "2",
+            **(environ or {}),
+        }
+        self.log: list[str] = []
+
+    def start(self) -> None:
+        """Start the process; its log is read on a thread."""
+        self.process = subprocess.Popen(
+            self._command, stderr=subprocess.PIPE, text=True, env=self._environ
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def stop(self) -> int:
+        """End the process as systemd does; return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        return code
+
+    def kill(self) -> None:
+        """End the process in any case."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(PATIENCE_S)
+        assert self.process.stderr
+        self.process.stderr.close()
 
     @property
-    def log(self) -> str:
-        """Return everything that was logged."""
-        return self._log.read_text()
+    def address(self) -> str:
+        """Return where it serves HTTP, as its log says."""
+        wait_until(lambda: self._served())
+        return self._served()
 
-    def wait_for(self, text: str, times: int = 1) -> str:
-        """Wait until a text was logged so many times; return the whole log."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (log := self.log).count(text) < times:
-            assert self.process.poll() is None, f"it ended:\n{log}"
-            assert time.monotonic() < deadline, f"{text!r} was not logged:\n{log}"
-            time.sleep(0.01)
-        return log
+    def get(self, path: str, **headers: str) -> Response:
+        """Ask the daemon over HTTP."""
+        return get(self.address, path, **headers)
 
-    def send(self, number: int) -> None:
-        """Send a signal."""
-        self.process.send_signal(number)
+    def samples(self) -> dict[str, float]:
+        """Return all metrics, by name and labels as they are in the text."""
+        lines = self.get("/metrics").text.splitlines()
+        pairs = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+        return {name: float(value) for name, _, value in pairs}
 
-    def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal, wait for the end, and return the exit code."""
-        self.send(number)
-        return self.process.wait(PATIENCE_S)
+    def _served(self) -> str:
+        found = re.search(r"serving http://(\S+)", "\n".join(self.log))
+        return found[1] if found else ""
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        for line in self.process.stderr:
+            self.log.append(line.rstrip("\n"))
 
 
-class Place:
-    """A node in a directory: a tree of plain files, a socket, a state directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.state = directory / "state"
-        self.socket = str(directory / "nri.sock")
-        self.cgroups = directory / "cgroup"
-        make_v2(self.cgroups)
-
-    def arguments(self, *options: str, state: Path | None = None) -> list[str]:
-        """Return the command line of `run` on this node."""
-        return [
-            *("run", "--nri-socket", self.socket),
-            *("--cgroup-root", str(self.cgroups)),
-            *("--state-dir", str(self.state if state is None else state)),
-            *OFF,
-            *options,
-        ]
-
-    @contextmanager
-    def daemon(
-        self, *options: str, name: str = "daemon", state: Path | None = None
-    ) -> Iterator[Daemon]:
-        """Start `run`; kill it at the end if it still runs."""
-        log = self.directory / f"{name}.log"
-        daemon = Daemon(log, *self.arguments(*options, state=state))
+@contextmanager
+def daemon_on_runtime(
+    directory: Path, *options: str, environ: Mapping[str, str] | None = None
+) -> Iterator[DaemonUnderTest]:
+    """A registered daemon, with HTTP on a free port unless the options say else."""
+    if "--http" not in options:
+        options += ("--http", "0")
+    daemon = DaemonUnderTest(directory, *options, environ=environ)
+    with daemon.runtime:
+        daemon.start()
         try:
+            daemon.runtime.wait_for_plugin(timeout_s=PATIENCE_S)
             yield daemon
         finally:
-            daemon.process.kill()
-            daemon.process.wait()
-
-
-def sent(runtime: EmbeddedRuntime) -> threading.Event:
-    """Return an event that is set when the runtime has sent its next request."""
-    connection: Any = runtime.plugins[0]._connection
-    event, send = threading.Event(), connection.send_call
-
-    def send_call(head: bytes, body: bytes) -> None:
-        send(head, body)
-        event.set()
-
-    connection.send_call = send_call
-    return event
-
-
-class Asking:
-    """A request of the runtime on a thread of its own."""
-
-    def __init__(self, ask: Callable[[], Any]) -> None:
-        self._result: Any = None
-        self._failure: BaseException | None = None
-
-        def run() -> None:
-            try:
-                self._result = ask()
-            except BaseException as exc:  # noqa: BLE001 - handed to the test
-                self._failure = exc
-
-        self._thread = threading.Thread(target=run, daemon=True)
-        self._thread.start()
-
-    def result(self) -> Any:
-        """Wait for the answer."""
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive(), "no answer"
-        if self._failure is not None:
-            raise self._failure
-        return self._result
+            daemon.kill()

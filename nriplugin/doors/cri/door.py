@@ -91,6 +91,16 @@ class CRIDoor:
         """Return the counters of the calls that were decided about."""
         return self._proxy.requests
 
+    @property
+    def late_s(self) -> float:
+        """Return for how many seconds no thread has been free to decide; else 0."""
+        return self._proxy.late_s
+
+    @property
+    def late_answers(self) -> int:
+        """Return how many calls did not wait for their decision."""
+        return self._proxy.late
+
     def _note_serving(self, serving: bool) -> None:
         """Take note of whether the runtime answers; called by the runtime watch."""
         self._health.set_serving(serving)

@@ -25,6 +25,7 @@ import grpc
 from nriplugin.doors.cri.client import OPTIONS
 from nriplugin.doors.cri.interception import Prepared
 from nriplugin.doors.cri.methods import SERVER_STREAMS, UNARY
+from nriplugin.doors.cri.overdue import OverdueJobs
 from nriplugin.errors import RequestFails
 from nriplugin.policy import FailurePolicy
 from nriplugin.request_stats import RequestStats
@@ -84,6 +85,8 @@ class Proxy:
         # A second pool, because decisions that hang can occupy all threads of the first
         # one, and must not delay the work that follows answers of the runtime.
         self._finishers = ThreadPoolExecutor(DECIDERS, "finish")
+        self._overdue = OverdueJobs(DECIDERS)
+        self._overdue_finishing = OverdueJobs(DECIDERS)
         self.server = grpc.server(
             ThreadPoolExecutor(WORKERS, "call"),
             handlers=[_Handlers(self._handler_of)],
@@ -117,6 +120,11 @@ class Proxy:
         stopped.wait()
         for pool in (self._deciders, self._finishers):
             pool.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def late_s(self) -> float:
+        """Return for how many seconds all threads of a pool have been held; else 0."""
+        return max(self._overdue.occupied_s, self._overdue_finishing.occupied_s)
 
     def _handler_of(self, method: str) -> Handler:
         handler = self._handlers.get(method)
@@ -219,7 +227,8 @@ class Proxy:
         try:
             return future.result(self._budget_s)
         except TimeoutError:
-            future.cancel()
+            if not future.cancel():
+                self._overdue.add(future)
             raise
 
     def _undecided(
@@ -272,11 +281,24 @@ class Proxy:
             rest = follow()
             if rest is not None:
                 patience_s = min(self._budget_s, context.time_remaining() / 2)
-                self._finishers.submit(rest).result(patience_s)
+                self._finished(rest, patience_s)
         except Exception as exc:  # noqa: BLE001 - the runtime has done its part
             late = isinstance(exc, TimeoutError)
             problem = "not done in time" if late else repr(exc)
             _log.error("%s: work after the runtime's answer: %s", method, problem)
+
+    def _finished(self, rest: Rest, patience_s: float) -> None:
+        """Do a call's last work on a thread of the pool, and wait for that so long.
+
+        Raises:
+            TimeoutError: it is not done yet; it still will be.
+        """
+        future = self._finishers.submit(rest)
+        try:
+            future.result(patience_s)
+        except TimeoutError:
+            self._overdue_finishing.add(future)
+            raise
 
 
 class _Handlers(grpc.GenericRpcHandler):

@@ -1,0 +1,139 @@
+"""What `live` and `ready` say about a daemon, with real threads that hang."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.harness import connected, container, pod, wait_until
+
+from nriplugin.daemon import health
+from nriplugin.daemon.background import BackgroundThread
+from nriplugin.daemon.health import live, ready
+from nriplugin.daemon.process import DaemonProcess
+from nriplugin.doors.nri.plugin import NodePlugin
+from nriplugin.doors.nri.responses import adjustment
+from nriplugin.engine.model import NodeFacts
+from nriplugin.state.lifecycle import Lifecycle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def process() -> Iterator[DaemonProcess]:
+    background = BackgroundThread()
+    process = DaemonProcess("nri", Lifecycle(background), background)
+    yield process
+    background.stop()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread counts as stuck as soon as it is late."""
+    monkeypatch.setattr(health, "REQUEST_STUCK_S", 0.0)
+    monkeypatch.setattr(health, "BACKGROUND_STUCK_S", 0.0)
+
+
+class Hanging(NodePlugin):
+    """Does not come back from CreateContainer until it is told to."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        super().__init__(lifecycle)
+        self.let_go = threading.Event()
+
+    def create_container(self, request: Any) -> None:
+        self.let_go.wait(60)
+
+
+def test_a_new_process_is_live_and_not_ready(process: DaemonProcess) -> None:
+    """It has no connection, which a restart would not change."""
+    assert live(process) == []
+    assert ready(process) == ["not connected to the runtime: not connected yet"]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_handler_that_hangs_and_comes_back(tmp_path: Path) -> None:
+    """The request thread is stuck exactly as long as the handler is late."""
+    background = BackgroundThread()
+    lifecycle = Lifecycle(background, render=adjustment)
+    process = DaemonProcess("nri", lifecycle, background)
+    plugin = Hanging(lifecycle)
+    with connected(plugin, tmp_path) as (runtime, runner):
+        process.late_s = lambda: runner.late_s
+        assert (live(process), ready(process)) == ([], [])
+        # Answered by the SDK's watchdog, while the handler does not come back.
+        runtime.create_container(pod(), container())
+        wait_until(lambda: live(process))
+        (problem,) = live(process)
+        assert problem.startswith("requests are not decided about since ")
+        assert ready(process) == []
+        plugin.let_go.set()
+        wait_until(lambda: not live(process))
+    assert live(process) == []
+    (problem,) = ready(process)
+    assert problem.startswith("not connected to the runtime: ")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_background_job_that_hangs(process: DaemonProcess) -> None:
+    """The background thread is stuck while its job does not end."""
+    let_go = threading.Event()
+
+    def hang() -> None:
+        let_go.wait(60)
+
+    process.background.soon(hang)
+    wait_until(lambda: live(process))
+    (problem,) = live(process)
+    assert problem.startswith("the background thread has one job since ")
+    let_go.set()
+    wait_until(lambda: not live(process))
+
+
+def test_patience(process: DaemonProcess) -> None:
+    """A late request and a long job are no reason for a restart at once."""
+    process.late_s = lambda: 29.0
+    assert live(process) == []
+    process.late_s = lambda: 31.0
+    assert live(process) == ["requests are not decided about since 31 s"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_background_thread_that_died(process: DaemonProcess) -> None:
+    """Nothing ends the thread but `stop`, so its end is a defect."""
+
+    def end_the_thread() -> None:
+        raise SystemExit
+
+    process.background.soon(end_the_thread)
+    wait_until(lambda: live(process))
+    assert live(process) == ["the background thread has ended"]
+
+
+def test_a_background_thread_that_was_stopped(process: DaemonProcess) -> None:
+    """At the end of the process the thread ends, too."""
+    process.background.soon(lambda: None)
+    process.background.stop()
+    assert live(process) == []
+
+
+def test_withdrawn_is_not_ready(process: DaemonProcess) -> None:
+    """A daemon that decides nothing any more is live, and not ready."""
+    process.lifecycle.connection.synchronized(0)
+    assert ready(process) == []
+    process.withdrawn = True
+    assert ready(process) == ["withdrawn: nothing is decided any more"]
+    assert live(process) == []
+
+
+def test_cgroup_v1_is_ready(tmp_path: Path) -> None:
+    """An inactive daemon is ready when it is registered."""
+    background = BackgroundThread()
+    facts = NodeFacts(cgroup_version=1)
+    lifecycle = Lifecycle(background, facts, render=adjustment)
+    process = DaemonProcess("nri", lifecycle, background)
+    with connected(NodePlugin(lifecycle), tmp_path):
+        assert ready(process) == []
