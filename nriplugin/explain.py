@@ -94,6 +94,7 @@ class ExplainedContainer:
     limits: dict[str, Quantity]
     sent: dict[str, int]
     settings: str
+    shadow: bool  # whether the values are only shown, and not set
     files: tuple[ExplainedFile, ...]
     writes: tuple[ExplainedWrite, ...]
     cleared: tuple[str, ...]
@@ -229,6 +230,7 @@ def _explain_container(
         limits=dict(container.limits),
         sent={field: number for field, number in numbers.items() if number},
         settings=decision.settings.rule,
+        shadow=decision.settings.shadow,
         files=_files(decision),
         writes=_writes(decision),
         cleared=decision.cleared,

@@ -42,6 +42,7 @@ def main(args: argparse.Namespace) -> int:
             ("curve", curve),
             ("failure policy", config.failure_policy.value),
             ("adopt", "on" if config.adopt.enabled else "off"),
+            ("verify", "on" if config.verify.enabled else "off"),
             ("repair", "on" if config.repair.enabled else "off"),
             ("handlers", _handlers(config.engine.base)),
             *((settings.rule, _handlers(settings)) for settings in rules),
@@ -55,4 +56,5 @@ def _handlers(settings: Settings) -> str:
         f"{name} (fail)" if name in settings.failing else name
         for name in settings.active
     ]
-    return ", ".join(sorted(names)) or "none"
+    listed = ", ".join(sorted(names)) or "none"
+    return f"{listed} (shadow mode)" if settings.shadow else listed

@@ -88,6 +88,7 @@ def main(args: argparse.Namespace) -> int:
         read_only=args.read_only,
         config_path=args.config,
         state_dir=args.state_dir,
+        shadow=args.shadow,
     )
     if process.unreadable_because:
         _log.warning("cgroups cannot be read: %s", process.unreadable_because)

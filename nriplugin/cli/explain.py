@@ -167,6 +167,8 @@ def _print_container(container: ExplainedContainer) -> None:
     ]
     if container.settings:
         facts.append(("settings of", container.settings))
+    if container.shadow:
+        facts.append(("shadow mode", "these values are only shown, and not set"))
     print_table(facts, widths=LABEL_WIDTHS, indent=4)
     values = [(f"{f.file} = {f.value}", _reason(f)) for f in container.files]
     values += [(f"{w.file} = {w.value}", _written(w)) for w in container.writes]

@@ -82,6 +82,7 @@ def main(args: argparse.Namespace) -> int:
         config_path=args.config,
         state_dir=args.state_dir,
         render=adjustment,
+        shadow=args.shadow,
     )
     plugin = NodePlugin(process.lifecycle, process.unreadable_because)
     if api_implementation.Type() != "upb":

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from nriplugin.config.file import AdoptSection, RepairSection, file_type
+from nriplugin.config.file import (
+    AdoptSection,
+    RepairSection,
+    VerifySection,
+    file_type,
+)
 from nriplugin.convert import Curve
 from nriplugin.convert.curves import AUTO
 from nriplugin.documents import load_documents
@@ -36,6 +41,16 @@ class Config(NamedTuple):
     engine: EngineConfig = DEFAULT_CONFIG
     adopt: AdoptSection = AdoptSection()
     repair: RepairSection = RepairSection()
+    verify: VerifySection = VerifySection()
+
+    def in_shadow(self) -> Config:
+        """Return a copy by which decisions are made for show alone, as `--shadow` does.
+
+        No request fails because of a decision that is not enforced.
+        """
+        return self._replace(
+            failure_policy=FailurePolicy.IGNORE, engine=self.engine.in_shadow()
+        )
 
 
 def parse_config(text: str, source: str) -> Config:
@@ -112,15 +127,16 @@ def _accepted(option: Option) -> tuple[str, ...]:
 def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
     origins: dict[str, str] = {}
     policy = None if file.failure_policy is UNSET else file.failure_policy
-    base = _settings(Settings(), file, "", origins, policy)
+    base = _settings(Settings(shadow=file.shadow), file, "", origins, policy)
     rules = []
     for index, rule in enumerate(file.rules):
         where = f"rules[{index}]"
         name = where if rule.name is UNSET else f"{where} ({rule.name})"
         own = dict(origins)
-        settings = _settings(base, rule, f"{where}.", own, None, rule=name)
+        below = base if rule.shadow is UNSET else base.with_shadow(rule.shadow)
+        settings = _settings(below, rule, f"{where}.", own, None, rule=name)
         rules.append(RuleMatch(_match(rule.match, f"{where}.match"), settings))
-    return Config(
+    config = Config(
         failure_policy=policy or FailurePolicy.IGNORE,
         engine=EngineConfig(
             curve=None if file.curve == AUTO else Curve(file.curve),
@@ -129,7 +145,10 @@ def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
         ),
         adopt=file.adopt,
         repair=file.repair,
+        verify=file.verify,
     )
+    enforces = [rule for rule in rules if not rule.settings.shadow]
+    return config.in_shadow() if base.shadow and not enforces else config
 
 
 def _settings(
@@ -175,7 +194,7 @@ def _settings(
         if handler.exclusive is not None:
             _only_one(values, *handler.exclusive, f"{where}{handler.name}")
         changed.append(own._replace(**values))
-    return Settings(*changed, rule=rule, origins=origins)
+    return Settings(*changed, rule=rule, origins=origins, shadow=below.shadow)
 
 
 def _policy(handler: Handler[Any], policy: FailurePolicy) -> dict[str, bool]:

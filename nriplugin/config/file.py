@@ -72,6 +72,13 @@ class AdoptSection(Section, frozen=True, kw_only=True):
     per_second: Annotated[int, Meta(ge=1, le=1000)] = 10
 
 
+class VerifySection(Section, frozen=True, kw_only=True):
+    """Whether the files of containers are compared with the decisions."""
+
+    enabled: bool = True
+    every_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 60
+
+
 class RepairSection(Section, frozen=True, kw_only=True):
     """Whether files that another program changed are written again."""
 
@@ -84,6 +91,7 @@ class RuleKeys(Section, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
     match: MatchSection
+    shadow: bool | UnsetType = UNSET
 
 
 class FileKeys(Section, frozen=True, kw_only=True):
@@ -91,7 +99,9 @@ class FileKeys(Section, frozen=True, kw_only=True):
 
     curve: Literal["auto", "kep", "quadratic", "proportional"] = "auto"
     failure_policy: FailurePolicy | UnsetType = UNSET
+    shadow: bool = False
     adopt: AdoptSection = AdoptSection()
+    verify: VerifySection = VerifySection()
     repair: RepairSection = RepairSection()
 
 

@@ -32,6 +32,7 @@ def process_on(
     config_path: str | None,
     state_dir: str | None = None,
     render: Render | None = None,
+    shadow: bool = False,
 ) -> DaemonProcess:
     """Return the parts of a daemon that its door is built on.
 
@@ -42,11 +43,15 @@ def process_on(
         config_path: the configuration file; None for the defaults.
         state_dir: the value of `--state-dir`, if it was given.
         render: makes the door's response from a decision.
+        shadow: whether decisions are for show alone, whatever the file says.
     """
     background = BackgroundThread()
     directory = state_directory(node, state_dir)
     lifecycle, unreadable, unwritable = _lifecycle_on(
-        node, background, directory, read_only=read_only, render=render
+        *(node, background, directory),
+        read_only=read_only,
+        render=render,
+        shadow=shadow,
     )
     process = DaemonProcess(
         *(door, lifecycle, background),
@@ -67,6 +72,7 @@ def _lifecycle_on(
     *,
     read_only: bool,
     render: Render | None,
+    shadow: bool,
 ) -> tuple[Lifecycle, str, str]:
     """Return a life-cycle for a node, and why its cgroups cannot be read or written.
 
@@ -77,7 +83,9 @@ def _lifecycle_on(
         tree = node.open_tree()
     except CgroupError as exc:
         facts = node_facts(node, None)._replace(writable=False)
-        lifecycle = Lifecycle(background, facts, records=records, render=render)
+        lifecycle = Lifecycle(
+            background, facts, records=records, render=render, shadow=shadow
+        )
         return lifecycle, str(exc), f"the cgroups cannot be read: {exc}"
     facts = node_facts(node, tree)
     unwritable = ""
@@ -107,6 +115,7 @@ def _lifecycle_on(
         written_before=written_before,
         records=records,
         render=render,
+        shadow=shadow,
     )
     if written_before:
         lifecycle.open_writer()

@@ -28,7 +28,9 @@ def changes(before: Config | None, after: Config) -> str:
     rules_was, rules_now = len(before.engine.rules), len(after.engine.rules)
     if before.engine.rules != after.engine.rules:
         found.append(f"rules: {rules_was}, now {rules_now}")
-    for name in ("adopt", "repair"):
+    if before.engine.base.shadow != after.engine.base.shadow:
+        found.append(f"shadow: {'on' if after.engine.base.shadow else 'off'}")
+    for name in ("adopt", "repair", "verify"):
         section = getattr(after, name)
         if getattr(before, name) != section:
             found.append(f"{name}: {'on' if section.enabled else 'off'}")

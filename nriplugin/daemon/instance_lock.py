@@ -18,9 +18,9 @@ import fcntl
 import logging
 import os
 import socket
-from hashlib import sha256
 from time import monotonic
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from nriplugin import __version__
 from nriplugin.cgroup.journal.journal import INSTANCE_PREFIX
@@ -43,8 +43,9 @@ _MAX_TEXT = 200
 
 def lock_path(state_directory: str, door: str, runtime: str) -> str:
     """Return the path of a lock file; `runtime` is the path of the runtime's socket."""
-    name = sha256(os.fsencode(os.path.realpath(runtime))).hexdigest()[:8]
-    return os.path.join(state_directory, f"{INSTANCE_PREFIX}{door}-{name}.lock")
+    # A checksum, because a path has slashes and may be longer than a file's name.
+    name = crc32(os.fsencode(os.path.realpath(runtime)))
+    return os.path.join(state_directory, f"{INSTANCE_PREFIX}{door}-{name:08x}.lock")
 
 
 def holders(state_directory: str) -> list[str]:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A runtime gives a plugin that it launches 5 s to register.
-LAUNCHED_LIMIT_S = 3.0
+# A runtime gives a plugin that it launches 5 s to register, with the start of Python.
+LAUNCHED_LIMIT_S = 2.0
 # How often a silent process looks whether the other one has ended.
 SILENT_INTERVAL_S = 0.5
 
@@ -96,6 +96,8 @@ def run_process(
         watch = None
         if process.config.path:
             watch = _read_configuration(process, served, notifier)
+        else:
+            process.lifecycle.verify_by()
         if not _may_serve(process, lock, stopping, launched=instance.launched):
             _log.info("stopped before anything was served")
             return
@@ -134,7 +136,7 @@ def _read_configuration(
     lifecycle = process.lifecycle
 
     def apply(config: Config) -> None:
-        difference = changes(lifecycle.config, config)
+        difference = changes(lifecycle.config, lifecycle.effective(config))
         served.apply(config)
         process.config.changes = difference
         _log.info("configuration: %s", difference)

@@ -32,10 +32,16 @@ def start_lines(process: DaemonProcess) -> Iterator[str]:
     if config.rules:
         line += f"; {len(config.rules)} rules change that for some containers"
     yield line
+    if config.base.shadow:
+        yield "shadow: on: decisions are made for show, and nothing is sent or written"
     applied = process.lifecycle.config
-    for name in ("adopt", "repair"):
-        section = getattr(applied, name, None)
-        yield f"{name}: {'on' if section is not None and section.enabled else 'off'}"
+    every_s = process.lifecycle.verification.interval_s
+    verified = f"every {every_s:.0f} s" if every_s else "off"
+    yield (
+        f"adopt: {_on(applied and applied.adopt.enabled)}; "
+        f"repair: {_on(applied and applied.repair.enabled)}; "
+        f"verification: {verified}"
+    )
     if config.curve is not None:
         yield f"curve: {config.curve.value}, set in the configuration"
     else:
@@ -50,6 +56,10 @@ def start_lines(process: DaemonProcess) -> Iterator[str]:
     off = [name for name, address in process.addresses.items() if address == "off"]
     if off:
         yield f"off: {_listed(off)}"
+
+
+def _on(enabled: bool | None) -> str:
+    return "on" if enabled else "off"
 
 
 def _listed(names: object) -> str:

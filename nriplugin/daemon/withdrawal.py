@@ -49,9 +49,6 @@ def withdraw(
     if not dry_run:
         process.withdrawn = True
         lifecycle.withdraw()
-        # Corrections that are on their way would write what is about to be put back.
-        lifecycle.scheduler.paced((), 1)
-        lifecycle.scheduler.every(1.0, None, "repair")
     files = restore(process, dry_run=dry_run).files
     written = {f"{one.cgroup}/{one.file}" for one in files}
     entries = lifecycle.inventory.snapshot().values()

@@ -110,6 +110,7 @@ class Decision:
         "left",
         "refused",
         "settings",
+        "shadow",
         "warnings",
         "writes",
     )
@@ -131,6 +132,9 @@ class Decision:
         self.conversion: Conversion | None = None
         # Whether the container is idle once this is done: then it must get no weight.
         self.idle = False
+        # In shadow mode: the decision that is only shown. This one is carried out in
+        # its place (see shadow.py).
+        self.shadow: Decision | None = None
 
     def set(self, file: str, value: str, why: Why | Rule) -> None:
         """Send a file."""

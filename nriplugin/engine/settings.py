@@ -41,6 +41,7 @@ class Settings:
         "reads_files",
         "resources",
         "rule",
+        "shadow",
     )
 
     def __init__(
@@ -48,6 +49,7 @@ class Settings:
         *given: HandlerSettings,
         rule: str = "",
         origins: Mapping[str, str] | None = None,
+        shadow: bool = False,
     ) -> None:
         """Take the settings of some handlers, and the defaults of all others.
 
@@ -56,6 +58,7 @@ class Settings:
             rule: the name of the configuration's rule that they belong to; empty for
                 those that apply where no rule matches.
             origins: `cpuBurst.percent` to the place in the file that set it.
+            shadow: whether decisions by these settings are for show alone.
         """
         by_type: dict[type, Any] = {one.settings: None for one in table.HANDLERS}
         for one in given:
@@ -71,11 +74,14 @@ class Settings:
         on = [(handler, own) for handler, own in pairs if own.enabled]
         self._by_type = by_type
         self.rule = rule
+        self.shadow = shadow
         self.origins: Mapping[str, str] = origins or {}
         # The names of the handlers that are on, in the order in which they decide.
         self.active = tuple(handler.name for handler, _ in on)
         self.only_resources = self.active == (RESOURCES,)
-        self.failing = frozenset(handler.name for handler, own in pairs if own.fail)
+        # A decision that is for show alone must not fail a request.
+        failing = frozenset(handler.name for handler, own in pairs if own.fail)
+        self.failing = frozenset() if shadow else failing
         # The handlers that are on, with their settings, but for the conversion: updates
         # have something to do between these and it.
         self.handlers: tuple[tuple[Handler[Any], Any], ...] = tuple(
@@ -92,14 +98,16 @@ class Settings:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Settings):
             return NotImplemented
-        mine = (self.rule, self.origins, self._by_type)
-        return mine == (other.rule, other.origins, other._by_type)
+        mine = (self.rule, self.shadow, self.origins, self._by_type)
+        theirs = (other.rule, other.shadow, other.origins, other._by_type)
+        return mine == theirs
 
     __hash__ = None  # type: ignore[assignment] # the origins are a dictionary
 
     def __repr__(self) -> str:
         own = ", ".join(map(repr, self._by_type.values()))
-        return f"Settings({own}, rule={self.rule!r}, origins={self.origins!r})"
+        rest = f"origins={self.origins!r}, shadow={self.shadow!r}"
+        return f"Settings({own}, rule={self.rule!r}, {rest})"
 
     def of(self, kind: type[S]) -> S:
         """Return one handler's settings, by their type."""
@@ -112,7 +120,18 @@ class Settings:
     def replace(self, *changed: HandlerSettings) -> Settings:
         """Return a copy with other settings of some handlers."""
         kept = {**self._by_type, **{type(one): one for one in changed}}
-        return Settings(*kept.values(), rule=self.rule, origins=self.origins)
+        return Settings(
+            *kept.values(), rule=self.rule, origins=self.origins, shadow=self.shadow
+        )
+
+    def with_shadow(self, shadow: bool) -> Settings:
+        """Return a copy whose decisions are for show alone, or are not."""
+        return Settings(
+            *self._by_type.values(),
+            rule=self.rule,
+            origins=self.origins,
+            shadow=shadow,
+        )
 
     def with_failure_policy(self, *, fail: bool) -> Settings:
         """Return a copy in which every handler fails the request, or none does."""
@@ -146,6 +165,19 @@ class EngineConfig(NamedTuple):
         )
         base = self.base.with_failure_policy(fail=fail)
         return self._replace(base=base, rules=rules)
+
+    def in_shadow(self) -> EngineConfig:
+        """Return a copy whose decisions are all for show alone."""
+        rules = tuple(
+            rule._replace(settings=rule.settings.with_shadow(True))
+            for rule in self.rules
+        )
+        return self._replace(base=self.base.with_shadow(True), rules=rules)
+
+    @property
+    def shadows(self) -> bool:
+        """Whether any container is decided about for show alone."""
+        return self.base.shadow or any(rule.settings.shadow for rule in self.rules)
 
 
 DEFAULT_CONFIG = EngineConfig()

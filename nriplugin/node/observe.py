@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.identify import identify
+from nriplugin.cgroup.locate.paths import CRUN_INNER
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.engine.model import Use
 from nriplugin.errors import CgroupError
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.engine.curve import Observation
+
+
+# Files that have an effect on the container's siblings only in its own cgroup.
+_AMONG_SIBLINGS = frozenset({"cpu.weight", "cpu.idle"})
 
 
 def memory_use(tree: Tree, cgroup: str) -> Use:
@@ -57,6 +62,27 @@ def files_not_holding(
         if content is None or not same(file, value, content):
             missing[file] = value
     return missing
+
+
+def differing(
+    tree: Tree, cgroup: str, files: Mapping[str, str]
+) -> dict[str, str] | None:
+    """Return what those files hold that do not hold the given value.
+
+    The text is empty for a file that cannot be read. None if the whole cgroup is gone.
+    Under systemd, crun puts most files into an inner cgroup: it counts as well, except
+    for files by which the container competes with its siblings.
+    """
+    wrong = files_not_holding(tree, cgroup, files)
+    inner = f"{cgroup}/{CRUN_INNER}"
+    if wrong and tree.files.exists(inner):
+        within = {f: v for f, v in wrong.items() if f not in _AMONG_SIBLINGS}
+        left = files_not_holding(tree, inner, within)
+        wrong = {f: v for f, v in wrong.items() if f not in within or f in left}
+    texts = {file: held(tree, cgroup, file) for file in wrong}
+    if None in texts.values() and not tree.files.exists(cgroup):
+        return None
+    return {file: text or "" for file, text in texts.items()}
 
 
 def container_cgroup(tree: Tree, pod: str, container_id: str) -> str | None:

@@ -8,7 +8,7 @@ Synchronize found and no process of nriplugin had decided about.
 from __future__ import annotations
 
 from collections import deque
-from time import time
+from time import gmtime, strftime, time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ class ConnectionGap(NamedTuple):
     ended: float
     reason: str  # why the connection ended
     missed: int  # containers that were created meanwhile
+
+
+def utc_text(seconds: float) -> str:
+    """Return a time as text, such as 2026-01-31T08:15:00Z."""
+    return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(seconds))
 
 
 class RuntimeConnection:
@@ -61,6 +66,20 @@ class RuntimeConnection:
             self.gap_count += 1
             self.missed_count += missed
         self.since = now
+
+    def missing_because(self) -> str:
+        """Return one sentence for a container that was created without nriplugin.
+
+        To be asked while Synchronize is answered, before `synchronized`.
+        """
+        now = utc_text(self._clock())
+        if not self.gap_count:
+            return f"it was created without nriplugin, which connected at {now}"
+        began = utc_text(self.began)
+        return (
+            f"it was created while nriplugin was not connected, between {began} and "
+            f"{now}: {self.reason}"
+        )
 
     def ended(self, reason: str) -> None:
         """Note that the connection has ended."""

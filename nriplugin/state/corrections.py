@@ -1,18 +1,16 @@
 """Values that a container is given although no request asks for them.
 
 A correction comes from Synchronize (values that became stale by a resize while the
-plugin was not connected, or values that `adopt` adds), from an update that was answered
-without the handlers, or from `repair`. It is valid only while the inventory has the
-very entry that the correction was made from. If an update has replaced that entry, the
-update's decision is newer, and the correction is dropped.
+plugin was not connected, or values that `adopt` adds) or from an update that was
+answered without the handlers. It is valid only while the inventory has the very entry
+that the correction was made from. If an update has replaced that entry, the update's
+decision is newer, and the correction is dropped.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.writing.updates import Status
 from nriplugin.engine.decision import When
 from nriplugin.node.outcomes import log_failures
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from nriplugin.engine.decision import Write
     from nriplugin.state.inventory import ContainerEntry, Inventory
     from nriplugin.state.pending import PendingWrites
-
-_log = logging.getLogger(__name__)
 
 
 class Correction(NamedTuple):
@@ -74,29 +70,3 @@ class Corrections:
             log_failures(writer.put(one.files, cgroup))
             log_failures(writer.carry_out(one.writes, When.AFTER, pod, cgroup))
             return self._inventory.change(one.was, one.become)
-
-    def repair(self) -> None:
-        """Write every value again that another process has changed.
-
-        The inventory notes files that could not be written as drifted.
-        """
-        writer = self._pending.writer
-        if writer is None:
-            return
-        for entry in self._inventory.snapshot().values():
-            # Before the start the runtime may still have to write the files itself.
-            if entry.cgroup is None or not (entry.started and entry.owned):
-                continue
-            with self._pending.writing_to(entry.id):
-                if self._pending.is_changing(entry):
-                    continue
-                outcomes = writer.put(entry.files, entry.cgroup)
-            log_failures(outcomes)
-            drifted = []
-            for outcome in outcomes:
-                if outcome.status is Status.WRITTEN:
-                    self._pending.directly_written.add(entry.id)
-                    _log.info("repair: %s: %s", outcome.path, outcome.content)
-                elif not outcome.ok and outcome.status is not Status.GONE:
-                    drifted.append(outcome.path.rpartition("/")[2])
-            self._inventory.note_drift(entry.id, tuple(drifted))

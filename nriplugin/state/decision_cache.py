@@ -16,6 +16,8 @@ from nriplugin.kube.annotations import ours
 from nriplugin.kube.qos import qos_of_cgroup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Container, Pod
     from nriplugin.engine.settings import EngineConfig
@@ -45,6 +47,8 @@ class CachedDecision(NamedTuple):
     protects: bool
     # The door's answer for this decision, where the door can send it more than once.
     response: Any
+    # In shadow mode: the files that the container would get. `managed` is then empty.
+    shadow: Mapping[str, str]
 
 
 class DecisionCache:

@@ -37,7 +37,9 @@ class DecisionSummary(NamedTuple):
 
 
 def summarise(decision: Decision) -> DecisionSummary:
-    """Return the summary of a decision."""
+    """Return the summary of a decision; in shadow mode, of the one that is shown."""
+    if decision.shadow is not None:
+        decision = decision.shadow
     reasons = {file: decision.why(file) for file in decision.files}
     direct = []
     for write in decision.writes:

@@ -74,7 +74,9 @@ class EntryState(StrEnum):
     MANAGED = "managed"  # it has values from nriplugin
     SKIPPED = "skipped"  # it has none; `ContainerEntry.reason` says why
     ADOPTED = "adopted"  # it existed already when nriplugin gave it its values
-    DRIFTED = "drifted"  # another process changed a value, and repair did not succeed
+    MISSED = "missed"  # it was created without nriplugin, which has values for it
+    SHADOWED = "shadowed"  # its values are only shown, because of shadow mode
+    DRIFTED = "drifted"  # a file holds another value than the decided one
 
 
 class ContainerEntry(NamedTuple):
@@ -108,6 +110,10 @@ class ContainerEntry(NamedTuple):
     kept: EngineContainer | None = None
     # When the decision was made, in seconds since 1970; 0 if this process made none.
     decided_at: float = 0.0
+    # In shadow mode: the values that the container would get. Nothing was sent.
+    shadow: Mapping[str, str] = NO_FILES
+    # One sentence about when the container was created without nriplugin; else empty.
+    missed: str = ""
 
     @property
     def cgroup(self) -> str | None:
@@ -146,13 +152,21 @@ class ContainerEntry(NamedTuple):
         """
         if self.adopted:
             return EntryState.ADOPTED
-        return EntryState.MANAGED if self.ours else EntryState.SKIPPED
+        if self.ours:
+            return EntryState.MANAGED
+        if self.shadow:
+            return EntryState.SHADOWED
+        return EntryState.MISSED if self.missed else EntryState.SKIPPED
 
     @property
     def reason(self) -> str:
-        """Return why the container is skipped; empty if it is not."""
-        if self.ours:
+        """Return why the container has no values of nriplugin's; empty if it has."""
+        if self.adopted or self.ours:
             return ""
+        if self.shadow:
+            return "shadow mode: its values are shown and not set"
+        if self.missed:
+            return self.missed
         if self.decision is None:
             return "it is older than this process, or was created without nriplugin"
         skipped = self.decision.skipped
@@ -182,7 +196,18 @@ class ContainerEntry(NamedTuple):
             numbers=numbers,
             decision=summarise(decision),
             decided_at=time(),
+            shadow=self._shadow_after(decision, explicit),
         )
+
+    def _shadow_after(
+        self, decision: Decision, explicit: Container[str]
+    ) -> Mapping[str, str]:
+        """Return the values to show after an update, whose decision names only some."""
+        if decision.shadow is None:
+            return NO_FILES
+        before = self.shadow or self.files
+        kept = {f: v for f, v in before.items() if f not in explicit}
+        return {**kept, **decision.shadow.expected()}
 
 
 def summarise_pod(
@@ -215,7 +240,7 @@ class Inventory:
         self._lock = threading.Lock()
         self._pods: dict[str, PodEntry] = {}
         self._containers: dict[str, ContainerEntry] = {}
-        # Files that another process changed and repair could not write, by container.
+        # Files that hold another value than the decided one, by container.
         # They are not part of an entry: an entry that is replaced stands for a new
         # decision, and drift is none.
         self._drift: dict[str, tuple[str, ...]] = {}
@@ -332,7 +357,7 @@ class Inventory:
             }
 
     def drift_of(self, container_id: str) -> tuple[str, ...]:
-        """Return the files that another process changed and repair could not write."""
+        """Return the files that hold another value than the decided one."""
         return self._drift.get(container_id, ())
 
     def state_of(self, entry: ContainerEntry) -> EntryState:

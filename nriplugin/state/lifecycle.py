@@ -22,6 +22,8 @@ from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.provenance import others_files
 from nriplugin.engine.runtimes import SYSTEMD
+from nriplugin.engine.settings import DEFAULT_CONFIG
+from nriplugin.engine.shadow import to_enforce, to_enforce_at_update
 from nriplugin.engine.stale import numbers_of
 from nriplugin.errors import NRIPluginError
 from nriplugin.kube.managed import Managed
@@ -40,6 +42,7 @@ from nriplugin.state.pending import PendingWrites
 from nriplugin.state.plan import CurrentPlan, Plan
 from nriplugin.state.protection_checks import ProtectionChecks
 from nriplugin.state.verification import ShadowCounts, VerificationCounts
+from nriplugin.state.verifier import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +78,7 @@ class Lifecycle:
         written_before: bool = False,
         records: OwnershipRecords | None = None,
         render: Render | None = None,
+        shadow: bool = False,
     ) -> None:
         """Begin with the default configuration and an empty inventory.
 
@@ -89,12 +93,16 @@ class Lifecycle:
                 may have to be taken back under any configuration.
             records: stores the values that updates set, across restarts.
             render: makes the door's response from a decision; cached with the decision.
+            shadow: whether all decisions are for show alone, whatever a configuration
+                says.
         """
         self.scheduler = scheduler
         self.tree = tree
         self.records = records
         self.ownership = Ownership()
-        self.plans = CurrentPlan(facts)
+        self._always_shadow = shadow
+        config = DEFAULT_CONFIG.in_shadow() if shadow else DEFAULT_CONFIG
+        self.plans = CurrentPlan(facts, config)
         self.config: Config | None = None  # the one in force; None for the defaults
         self.inventory = Inventory()
         self.log = DecisionLog()
@@ -102,10 +110,16 @@ class Lifecycle:
         self.connection = RuntimeConnection()
         self.verification = VerificationCounts()
         self.shadow = ShadowCounts()
+        self.shadow.configure(config)
         self.learning = Learning(self.plans, tree)
         self.pending = PendingWrites(self.inventory, scheduler, records, self.events)
         self.corrections = Corrections(self.inventory, self.pending)
         self.protection = ProtectionChecks(tree, scheduler)
+        self.verifier = Verifier(
+            *(self.inventory, self.pending, self.events, tree),
+            counts=self.verification,
+            shadow=self.shadow,
+        )
         self._render = render
         self._open_writer = open_writer
         self.writer_problem = ""  # why the direct writer could not be opened
@@ -130,6 +144,9 @@ class Lifecycle:
         """
         self.plans.withdraw()
         self.pending.abandon()
+        # Corrections that are on their way would write what is about to be put back.
+        self.scheduler.paced((), 1)
+        self.verify_by()
 
     # The plan
 
@@ -144,11 +161,36 @@ class Lifecycle:
         The writer is opened first: if that fails, the configuration is still applied,
         and settings that need direct writes are skipped by the decisions.
         """
+        config = self.effective(config)
         with self._applying:
             if self._needs_writer(config):
                 self.open_writer()
             self.plans.apply(config.engine)
             self.config = config
+            self.shadow.configure(config.engine)
+
+    def effective(self, config: Config) -> Config:
+        """Return the configuration that a given one leads to in this process."""
+        return config.in_shadow() if self._always_shadow else config
+
+    def verify_by(self, config: Config | None = None) -> None:
+        """Begin or end the comparison of files with decisions, by a configuration.
+
+        The background thread compares. `repair` needs the comparison, so that is on
+        wherever `repair` is. Without a configuration, the defaults of `Verifier` hold.
+        A process that was withdrawn compares nothing: its values are being taken back.
+        """
+        if self.plans.withdrawn:
+            self.verifier.schedule(self.scheduler, 0)
+            return
+        if config is None:
+            self.verifier.schedule(self.scheduler)
+            return
+        repair, verify = config.repair, config.verify
+        interval_s = verify.every_seconds if verify.enabled else 0
+        if repair.enabled:
+            interval_s = repair.every_seconds
+        self.verifier.schedule(self.scheduler, interval_s, repairs=repair.enabled)
 
     def learn_runtime(self, name: str, version: str) -> None:
         """Take note of the runtime's name and version.
@@ -192,6 +234,16 @@ class Lifecycle:
             or config.repair.enabled
             or self._written_before
         )
+
+    def connected(self, missed: int) -> None:
+        """Take note that the runtime's containers are known and requests are answered.
+
+        `missed` is how many of them were created without nriplugin since the last
+        connection.
+        """
+        self.connection.synchronized(missed)
+        self.events.note(EventKind.CONNECTED)
+        self.verifier.compare_all_soon()
 
     # Creation
 
@@ -254,6 +306,7 @@ class Lifecycle:
         self.pending.start(container_id, started.pod_cgroup, started.cgroup)
         if not entry.started or cgroup:
             self.inventory.change(entry, started)
+        self.pending.to_verify.append(container_id)
 
     # Updates
 
@@ -302,7 +355,10 @@ class Lifecycle:
         """
         use = self.use_of(entry.cgroup, asked)
         facts = plan.facts if writing else plan.facts._replace(writable=False)
-        decision = decide_update(pod, container, asked, facts, plan.config, use)
+        given = (pod, container, asked, facts, plan.config, use)
+        decision = decide_update(*given)
+        if decision.settings.shadow:
+            decision = to_enforce_at_update(decision, *given)
         if decision.refused or decision.warnings:
             self.log.note(entry.path, decision)
         return decision
@@ -327,6 +383,7 @@ class Lifecycle:
 
     def change(self, was: ContainerEntry, become: ContainerEntry) -> bool:
         """Replace an entry unless it has changed since; return whether it was done."""
+        self.pending.to_verify.append(was.id)  # before: its values come only now
         changed = self.inventory.change(was, become)
         if changed:
             self.store_record(was, become)
@@ -360,13 +417,16 @@ def decide_creation(
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.
     """
-    decision = decide(pod, container, plan.facts, plan.config)
+    decision = to_enforce(decide(pod, container, plan.facts, plan.config))
     files, resources = decision.expected(), container.resources
     others = others_files(resources.unified, decision.files) or NO_FILES
     managed = Managed(files, others, numbers_of(resources))
     response = None if render is None else render(decision, managed)
     protects = not PROTECTION.isdisjoint(files)
-    return CachedDecision(decision, summarise(decision), managed, protects, response)
+    shown = decision.shadow
+    shadow = NO_FILES if shown is None else shown.expected()
+    summary = summarise(decision)
+    return CachedDecision(decision, summary, managed, protects, response, shadow)
 
 
 def after_update(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
@@ -44,6 +45,9 @@ _log = logging.getLogger(__name__)
 # If the runtime has not reported the end of an update after this time, the update is
 # taken as failed.
 UPDATE_LIMIT_S = 10.0
+
+# How many containers may wait for the comparison of their files.
+TO_VERIFY = 4096
 
 
 class Cancellation:
@@ -114,6 +118,11 @@ class PendingWrites:
         # IDs of containers with values that were written directly, so that the runtime
         # may keep others, and the journal has entries for them.
         self.directly_written: set[str] = set()
+        # IDs of containers whose files are to be compared with their decision soon,
+        # because they have just started or are changing. The request thread only
+        # appends, and wakes no thread. If nobody takes them, the oldest are dropped:
+        # the comparison of all containers finds these as well.
+        self.to_verify: deque[str] = deque(maxlen=TO_VERIFY)
         # Makes the check of a `Cancellation` and the publication in `_updates` one
         # step, so that a late decision cannot replace the one made in its place.
         self._publishing = threading.Lock()
@@ -249,6 +258,7 @@ class PendingWrites:
         Returns the job that is left to do, if any: storing the record, and the writes
         that come after the update.
         """
+        self.to_verify.append(update.before.id)  # before its entry has new values
         self._end(update)
         now, become = self._inventory.get(update.before.id), update.become
         if now is not update.noted and not _has_only_started(update.noted, now):
@@ -387,11 +397,19 @@ class PendingWrites:
     @contextmanager
     def writing_to(self, container_id: str) -> Iterator[None]:
         """Publish that a thread other than the request's writes to a container."""
-        self._being_written.append(container_id)
+        end = self.begin_writing(container_id)
         try:
             yield
         finally:
-            self._being_written.remove(container_id)
+            end()
+
+    def begin_writing(self, container_id: str) -> Job:
+        """Publish as `writing_to` does; return the function that ends it.
+
+        The function may be called on any thread, and once.
+        """
+        self._being_written.append(container_id)
+        return partial(self._being_written.remove, container_id)
 
     def is_changing(self, entry: ContainerEntry) -> bool:
         """Whether the runtime is changing a container, or has done so since `entry`.

@@ -87,12 +87,14 @@ class CurrentPlan:
 
     __slots__ = ("_config", "_facts", "_replacing", "_silent", "now", "withdrawn")
 
-    def __init__(self, facts: NodeFacts | None = None) -> None:
-        """Begin with the default configuration."""
+    def __init__(
+        self, facts: NodeFacts | None = None, config: EngineConfig = DEFAULT_CONFIG
+    ) -> None:
+        """Begin with a configuration, which is the default one if none is given."""
         self._replacing = threading.Lock()
         self.withdrawn = False
         self._silent = False
-        self.now = Plan(facts=facts)
+        self.now = Plan(config, facts)
         # As given; the plan has others if the process is withdrawn.
         self._config = self.now.config
         self._facts = self.now.facts

@@ -6,6 +6,10 @@ The background thread counts; `status` and metrics read.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nriplugin.engine.settings import EngineConfig
 
 
 class VerificationCounts:
@@ -27,5 +31,13 @@ class ShadowCounts:
     def __init__(self) -> None:
         self.enabled = False  # for the whole node
         self.rules: tuple[str, ...] = ()  # rules in shadow mode, by name
+        # Of the containers that exist now, as they were compared last:
         self.containers = 0  # that would get other values than they have
         self.files: Counter[str] = Counter()  # in how many containers each would change
+
+    def configure(self, config: EngineConfig) -> None:
+        """Take note of which decisions are for show alone."""
+        self.enabled = config.base.shadow
+        self.rules = tuple(
+            rule.settings.rule for rule in config.rules if rule.settings.shadow
+        )

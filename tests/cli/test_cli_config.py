@@ -38,6 +38,7 @@ def test_a_valid_file_is_summed_up(tmp_path: Path) -> None:
         "curve            kep",
         "failure policy   ignore",
         "adopt            off",
+        "verify           on",
         "repair           off",
         "handlers         memoryQoS (fail), resources",
         "rules[0] (gold)  cpuBurst, memoryQoS (fail), resources",

@@ -32,6 +32,8 @@ RULE = "rules: [{name: batch, match: {namespace: batch}, cpuQoS: {enabled: true}
         ("", RULE, "rules: 0, now 1"),
         ("", "adopt: {enabled: true}", "adopt: on"),
         ("repair: {enabled: true}", "", "repair: off"),
+        ("", "shadow: true", "shadow: on"),
+        ("", "verify: {enabled: false}", "verify: off"),
         ("", "curve: kep", "curve: kep"),
         ("curve: kep", "", "curve: auto"),
         ("", "failurePolicy: fail", "changed: resources; failurePolicy: fail"),

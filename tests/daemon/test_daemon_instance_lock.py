@@ -14,7 +14,7 @@ from support.processes import Place
 
 from nriplugin.daemon.instance_lock import InstanceLock, holders, lock_path
 from nriplugin.nri.launch import DEFAULT_SOCKET
-from nriplugin.nri.testing.runtime import EmbeddedRuntime
+from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 from nriplugin.stopping import StopFlag
 
 if TYPE_CHECKING:
@@ -176,7 +176,8 @@ def test_a_launched_plugin_is_silent_while_another_process_serves(
     path = lock_path(str(place.state), "nri", DEFAULT_SOCKET)
     arguments = place.arguments()
     arguments = [one for one in arguments if one not in ("--nri-socket", place.socket)]
-    with EmbeddedRuntime() as runtime:
+    behaviour = Behaviour(registration_timeout_s=PATIENCE_S)
+    with EmbeddedRuntime(behaviour=behaviour) as runtime:
         with taken(path):
             launched = ("-m", "nriplugin", *arguments)
             pid = runtime.launch(sys.executable, *launched, name="nriplugin", idx="99")

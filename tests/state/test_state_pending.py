@@ -14,7 +14,14 @@ from doors.nri.messages import (
     pod_at,
     updating,
 )
-from doors.nri.nodes import FACTS, ByHand, Node, configure, plugin_on
+from doors.nri.nodes import (
+    FACTS,
+    ByHand,
+    Node,
+    configure,
+    plugin_on,
+    repair_all,
+)
 from node.writing import BURST, kernel_with, part, write, writer_on
 from support.trees import CONTAINER, POD
 
@@ -164,7 +171,7 @@ def test_drift_that_repair_notes_during_an_update_does_not_lose_it() -> None:
     node.kernel.unwilling.add(f"{CONTAINER}/memory.max")
     node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
     before = node.plugin.lifecycle.inventory.get("c1")
-    node.plugin.lifecycle.corrections.repair()
+    repair_all(node.plugin)
     inventory = node.plugin.lifecycle.inventory
     assert inventory.drift_of("c1") == ("memory.max",)
     assert inventory.get("c1") is before

@@ -26,10 +26,6 @@ class NotNow(NRIPluginError):
     """The daemon is not in a state in which the call makes sense."""
 
 
-class NotThere(NRIPluginError):
-    """This build of nriplugin lacks what the call needs."""
-
-
 class ControlService:
     """Answers the calls of one control API."""
 

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.api.cri_pb2 import CONTAINER_CREATED
 from nriplugin.doors.cri.messages import container_of_status, pod_of_status
+from nriplugin.engine.decision import HandlerFailed
+from nriplugin.engine.model import Pod
 from nriplugin.errors import RPCError
+from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_POD, PodEntry, summarise_pod
 from nriplugin.state.learning import Weighted
+from nriplugin.state.lifecycle import decide_creation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from nriplugin.api import cri_pb2
     from nriplugin.doors.cri.client import RuntimeClient
@@ -30,6 +34,9 @@ _log = logging.getLogger(__name__)
 
 # gRPC's status code NOT_FOUND: a listed pod or container has ended meanwhile.
 _NOT_FOUND = 5
+
+# How many events about missed containers one listing may cause.
+MAX_EVENTS = 64
 
 
 class _Discovered(NamedTuple):
@@ -44,6 +51,9 @@ class Discovery:
         """Ask with `client`; the answers go to `lifecycle`."""
         self._client = client
         self._lifecycle = lifecycle
+        # How many containers the last `learn` found that are new to this process and
+        # were created without nriplugin.
+        self.missed = 0
 
     def learn(self) -> None:
         """Ask for the version, all pods and all containers.
@@ -73,12 +83,38 @@ class Discovery:
             (one.weighted for one in discovered if one.weighted is not None),
             shows_unified=True,
         )
+        self.missed = self._mark_missed(discovered)
         known_pods, known_containers = lifecycle.inventory.ids()
         _log.info(
             "runtime: %s %s, %d pods, %d containers",
             *(version.runtime_name, version.runtime_version),
             *(len(known_pods), len(known_containers)),
         )
+
+    def _mark_missed(self, discovered: Iterable[_Discovered]) -> int:
+        """Mark containers without values that would get some; return their number."""
+        lifecycle, plan, missed = self._lifecycle, self._lifecycle.plan, 0
+        reason = lifecycle.connection.missing_because()
+        for entry, _ in discovered:
+            kept, pod = entry.kept, entry.pod.described or Pod()
+            if entry.owned or kept is None:
+                continue
+            try:
+                if lifecycle.own(entry, pod, kept, None, plan).ours:
+                    continue
+                decided = decide_creation(plan, pod, kept)
+            except HandlerFailed:
+                continue
+            if not (decided.shadow or decided.managed.files):
+                continue
+            text = "" if decided.shadow else reason
+            marked = entry._replace(shadow=decided.shadow, missed=text)
+            # The inventory has another entry if the container was known before.
+            if lifecycle.inventory.change(entry, marked) and text:
+                missed += 1
+                if missed <= MAX_EVENTS:
+                    lifecycle.events.note(EventKind.MISSED, marked)
+        return missed
 
     def pod(self, sandbox_id: str) -> PodEntry | None:
         """Ask for one pod; return None if it has ended."""

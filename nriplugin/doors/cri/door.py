@@ -67,10 +67,11 @@ class CRIDoor:
         self._client = RuntimeClient(runtime, timeout_s)
         self._channel = grpc.insecure_channel(target_of(runtime), options=OPTIONS)
         interceptor: Interceptor | None = None
+        self._discovery: Discovery | None = None
         greet: Callable[[], object] = self._client.version
         facts = lifecycle.plan.facts
         if facts.cgroup_version == 2:
-            discovery = Discovery(self._client, lifecycle)
+            discovery = self._discovery = Discovery(self._client, lifecycle)
             interceptor = Interceptor(lifecycle, discovery)
             greet = discovery.learn
         else:
@@ -108,19 +109,22 @@ class CRIDoor:
         if serving and connection.since is None:
             facts = self.lifecycle.plan.facts
             connection.configured(facts.runtime, facts.runtime_version)
-            connection.synchronized(0)
-            self.lifecycle.events.note(EventKind.CONNECTED)
+            missed = 0 if self._discovery is None else self._discovery.missed
+            self.lifecycle.connected(missed)
         elif not serving and connection.since is not None:
             connection.ended("the runtime does not answer")
             self.lifecycle.events.note(EventKind.DISCONNECTED)
 
     def apply(self, config: Config) -> None:
         """Put a configuration in force, also while serving."""
-        for name, section in (("adopt", config.adopt), ("repair", config.repair)):
-            if section.enabled:
-                _log.warning("%s: on, but the CRI proxy does not support it", name)
+        config = self.lifecycle.effective(config)
+        if config.adopt.enabled:
+            _log.warning("adopt: on, but the CRI proxy does not support it")
         self._proxy.failure_policy = config.failure_policy
         self.lifecycle.apply(config)
+        if config.repair.enabled and self.lifecycle.pending.writer is None:
+            _log.warning("repair: on, but direct writes are off: nothing is repaired")
+        self.lifecycle.verify_by(config)
 
     def open(self, listen: str, mode: int = 0o600) -> None:
         """Serve a socket, after asking the runtime for its pods and containers.

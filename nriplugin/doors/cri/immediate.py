@@ -16,6 +16,7 @@ from nriplugin.engine.decide import decide_update
 from nriplugin.engine.decision import When
 from nriplugin.engine.idle import FILE as IDLE
 from nriplugin.engine.idle import needs_cleared_shares
+from nriplugin.engine.shadow import to_enforce_at_update
 from nriplugin.errors import NRIPluginError, RequestFails
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ def decide_immediately(
     """
     try:
         decision = decide_update(pod, container, asked, facts, config)
+        if decision.settings.shadow:
+            decision = to_enforce_at_update(
+                decision, pod, container, asked, facts, config
+            )
     except RequestFails:
         raise
     except Exception:  # noqa: BLE001 - any defect: the conversion alone may work

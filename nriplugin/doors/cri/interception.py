@@ -172,6 +172,7 @@ class Interceptor:
             decision=decided.summary,
             kept=container._replace(resources=sent._replace(unified=unified)),
             decided_at=time(),
+            shadow=decided.shadow,
         )
 
     def _created(

@@ -7,7 +7,8 @@ inventory, and finds two kinds of wrong values:
   was away. The runtime keeps them and writes them over kubelet's numbers, so they are
   always corrected. The runtime has to do it, or it would write its old values again.
 * *missing* values are those that the container would get if it were created now. They
-  are added only if `adopt` is on.
+  are added only if `adopt` is on. A container that has no values of nriplugin's at all,
+  and would get some, was missed: it was created while nriplugin was not connected.
 
 Some corrections are part of the answer to Synchronize. The runtime handles no other
 request meanwhile, so the others follow later at a limited rate.
@@ -19,11 +20,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from nriplugin.api.nri_pb2 import CONTAINER_STOPPED
 from nriplugin.cgroup.locate.paths import cgroup_of
 from nriplugin.doors.nri.existing import (
     ExistingContainer,
     Findings,
     entry_from,
+    lacks_values,
     may_be_stale,
 )
 from nriplugin.doors.nri.messages import existing_entry, managed_of, read_pod
@@ -32,16 +35,18 @@ from nriplugin.engine.decision import HandlerFailed, When
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
 from nriplugin.node.outcomes import log_failures
+from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import PodEntry, summarise_pod
 from nriplugin.state.learning import Weighted
 from nriplugin.state.ownership import Ownership
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from nriplugin.api import nri_pb2 as nri
     from nriplugin.api import view_pb2 as view
     from nriplugin.config.file import AdoptSection
+    from nriplugin.errors import NRIPluginError
     from nriplugin.nri.releases import Release
     from nriplugin.state.corrections import Correction
     from nriplugin.state.inventory import ContainerEntry
@@ -64,6 +69,9 @@ PER_SECOND = 10
 # How long after the answer to Synchronize the runtime has done the updates in it.
 SETTLED_S = 2.0
 
+# How many events of one kind a Synchronize may cause.
+MAX_EVENTS = 64
+
 
 class Outgoing(NamedTuple):
     """The corrections of one Synchronize."""
@@ -78,11 +86,12 @@ class Adoption:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        enqueue_update: Callable[[nri.ContainerUpdate], bool],
+        enqueue_update: Callable[..., bool],
     ) -> None:
         """Correct values with a life-cycle.
 
-        `enqueue_update` hands an update to the SDK, which sends it later.
+        `enqueue_update` hands an update to the SDK, which sends it later, and calls
+        its argument `done` with the outcome.
         """
         self._lifecycle = lifecycle
         self._enqueue_update = enqueue_update
@@ -104,8 +113,10 @@ class Adoption:
         plan = lifecycle.plan
         by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
         entries = {i: summarise_pod(i, pod) for i, pod in by_id.items()}
-        found = Findings({}, [], [])
-        complete = not plan.numbers_only or self.adopt is not None or self.repairs
+        found = Findings({}, [], [], set())
+        adopts = self.adopt is not None
+        complete = not plan.numbers_only or adopts or self.repairs
+        complete = complete or plan.config.shadows
         for message in containers:
             pod = by_id.get(message.pod_sandbox_id, _NO_POD)
             of_pod = entries.get(message.pod_sandbox_id)
@@ -120,12 +131,69 @@ class Adoption:
             try:
                 if complete or may_be_stale(message, record):
                     ExistingContainer(lifecycle, message, pod, entry).add(
-                        found, complete=complete
+                        found, complete=complete, adopts=adopts
                     )
+                if complete or record is not None or found.entries[message.id].ours:
+                    continue
+                if lacks_values(lifecycle, plan, message):
+                    found.lacking.add(message.id)
             except (ConversionError, HandlerFailed):
                 continue  # the container runs, so its values stay as they are
+        ended = {one.id for one in containers if one.state == CONTAINER_STOPPED}
+        missed = self._mark_missed(found, before, ended)
         lifecycle.inventory.replace(entries, found.entries)
+        lifecycle.connected(len(missed))
+        if missed:
+            _log.warning(
+                "%d containers were created without nriplugin and lack its values",
+                len(missed),
+            )
+        self._note_all(EventKind.MISSED, missed, "containers were missed")
+        adopted = [one for one in missed if one.adopted]
+        self._note_all(EventKind.ADOPTED, adopted, "containers were adopted")
         return self._correct_all(found)
+
+    def _mark_missed(
+        self,
+        found: Findings,
+        before: Mapping[str, ContainerEntry],
+        ended: Container[str],
+    ) -> list[ContainerEntry]:
+        """Mark the containers that lack values; return those that are new.
+
+        `before` are the entries of the previous connection, `ended` the IDs of
+        containers that do not run any more.
+        """
+        reason, new = self._lifecycle.connection.missing_because(), []
+        for container_id in found.lacking:
+            if container_id in ended:
+                continue
+            known = before.get(container_id)
+            text = reason if known is None else known.missed or _SEEN_BEFORE
+            marked = found.entries[container_id]._replace(missed=text)
+            found.entries[container_id] = marked
+            if known is None:
+                new.append(marked)
+        for number, one in enumerate(found.missing):
+            # A correction is valid only while its entry is the inventory's.
+            if one.was.id in found.lacking:
+                was = found.entries[one.was.id]
+                become = one.become._replace(missed=was.missed)
+                found.missing[number] = one._replace(was=was, become=become)
+        return new
+
+    def _note_all(
+        self, kind: EventKind, entries: Sequence[ContainerEntry], text: str
+    ) -> None:
+        """Note an event for each of these, or one event for many of them.
+
+        The list of events is short, and one Synchronize must not fill it.
+        """
+        events = self._lifecycle.events
+        for entry in entries[:MAX_EVENTS]:
+            events.note(kind, entry)
+        if len(entries) > MAX_EVENTS:
+            events.note(kind, text=f"{len(entries) - MAX_EVENTS} more {text}")
 
     def _load_records(
         self, before: Iterable[ContainerEntry], existing_ids: set[str]
@@ -158,6 +226,8 @@ class Adoption:
                 values = ", ".join(f"{file}={v}" for file, v in one.files.items())
                 resized = f"resized while the plugin was away: {values}"
                 log.note_warnings(one.was.path, [resized])
+            stale = [one.become for one in found.stale]
+            self._note_all(EventKind.STALE, stale, "containers are corrected")
             self._send(found.stale, AT_ONCE, out)
         if adopt is not None and found.missing:
             for one in found.missing:
@@ -229,6 +299,7 @@ class Adoption:
     def _answer_with(self, corrections: Iterable[Correction], out: Outgoing) -> None:
         for one in corrections:
             if self._lifecycle.change(one.was, one.become):
+                self._note_adopted(one)
                 out.updates.append(files_update(one.was.id, one.for_runtime()))
 
     def correct(self, one: Correction) -> None:
@@ -243,16 +314,54 @@ class Adoption:
 
     def _write(self, one: Correction) -> None:
         if self._lifecycle.corrections.write(one):
+            self._note_adopted(one)
             self._lifecycle.store_record(one.was, one.become)
 
     def _send_later(self, one: Correction) -> None:
         if self._lifecycle.pending.is_updating(one.was.id):
             return  # the update that is under way has a newer decision
         if self._lifecycle.change(one.was, one.become):
+            self._note_adopted(one)
             self._enqueue_update(files_update(one.was.id, one.for_runtime()))
+
+    def _note_adopted(self, one: Correction) -> None:
+        if one.become.adopted and not one.was.adopted:
+            self._lifecycle.events.note(EventKind.ADOPTED, one.become)
+
+    # Repair
+
+    def send_again(self, entry: ContainerEntry, files: Mapping[str, str]) -> bool:
+        """Have the runtime write values again; return whether it was asked.
+
+        Called on the background thread.
+        """
+        if self.release < TAKES_UPDATES:
+            return False
+        pending = self._lifecycle.pending
+        # An update that begins before this one is done sees it, and has its values
+        # written once more at its end (pending.py).
+        end = pending.begin_writing(entry.id)
+        if pending.is_changing(entry):
+            end()
+            return False
+
+        def done(error: NRIPluginError | None) -> None:
+            end()
+            if error is not None:
+                _log.warning("repair: %s: by the runtime: %s", entry.path, error)
+
+        asked = self._enqueue_update(files_update(entry.id, files), done=done)
+        if not asked:
+            end()
+        return asked
 
 
 _NO_POD = Pod()
+
+_SEEN_BEFORE = (
+    "nriplugin had no values for it when it was created: the configuration was another "
+    "one, or in shadow mode"
+)
 
 
 def _weighted(containers: Iterable[view.Container]) -> Iterable[Weighted]:

@@ -13,6 +13,7 @@ from nriplugin.doors.nri.messages import decode_pod, read_container, read_pod
 from nriplugin.doors.nri.plugin import NodePlugin, existing
 from nriplugin.doors.nri.responses import adjustment, update_response
 from nriplugin.engine.decide import decide_update
+from nriplugin.engine.shadow import to_enforce_at_update
 from nriplugin.nri import Plugin
 from nriplugin.state.lifecycle import decide_creation
 
@@ -58,5 +59,6 @@ class DryRunPlugin(Plugin):
             return None
         asked = core_from_nri(request.linux_resources)
         use = self._lifecycle.use_of(entry.cgroup, asked)
-        decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
+        given = (pod, container, asked, plan.facts, plan.config, use)
+        decision = to_enforce_at_update(decide_update(*given), *given)
         return update_response(request.container.id, decision)

@@ -12,13 +12,16 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.readers import core_from_nri
-from nriplugin.doors.nri.messages import managed_of, read_existing
+from nriplugin.doors.nri.messages import managed_of, read_container, read_existing
 from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.provenance import UNKNOWN
+from nriplugin.engine.shadow import to_enforce_at_update
 from nriplugin.engine.stale import changed_numbers, numbers_of
 from nriplugin.node.observe import files_not_holding, memory_use
 from nriplugin.state.corrections import Correction
 from nriplugin.state.decision_summary import summarise
+from nriplugin.state.inventory import NO_FILES
+from nriplugin.state.lifecycle import NO_POD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from nriplugin.kube.managed import Managed
     from nriplugin.state.inventory import ContainerEntry
     from nriplugin.state.lifecycle import Lifecycle
+    from nriplugin.state.plan import Plan
 
 
 class Findings(NamedTuple):
@@ -37,6 +41,9 @@ class Findings(NamedTuple):
     entries: dict[str, ContainerEntry]
     missing: list[Correction]  # of values that are missing
     stale: list[Correction]  # of values that are stale
+    # IDs of containers that have no values of nriplugin's, and would get some if they
+    # were created now.
+    lacking: set[str]
 
 
 def entry_from(
@@ -69,6 +76,20 @@ def may_be_stale(message: view.Container, record: Managed | None) -> bool:
     return record.numbers != numbers_of(core_from_nri(resources))
 
 
+def lacks_values(lifecycle: Lifecycle, plan: Plan, message: view.Container) -> bool:
+    """Whether a container would get values if it were created now.
+
+    For plans by which a decision depends on the container's numbers alone, so that the
+    decision is nearly always in the cache.
+
+    Raises:
+        ConversionError: a number of the container has no meaning.
+        HandlerFailed: a handler could not do its work, and is configured to fail.
+    """
+    container = read_container(message, whole=False)
+    return bool(lifecycle.decide_new(plan, NO_POD, container).managed.files)
+
+
 class ExistingContainer:
     """One existing container, its decision and its corrections at Synchronize."""
 
@@ -88,11 +109,12 @@ class ExistingContainer:
         self._cgroup = entry.cgroup
         self._stored = self._stored_values()
 
-    def add(self, found: Findings, *, complete: bool) -> None:
+    def add(self, found: Findings, *, complete: bool, adopts: bool) -> None:
         """Add the container's entry and the correction of its stale values.
 
         If `complete`, the entry has the decision that would be made now, and the
-        correction of missing values is added, too.
+        correction of missing values is added, too. `adopts` is whether that correction
+        will be made.
         """
         if not complete:
             stale = self._stale(self._entry)
@@ -111,9 +133,16 @@ class ExistingContainer:
             # Stale values are corrected first, so the correction of missing values is
             # made from the entry that results.
             was = stale.become
+        if decision.settings.shadow:
+            return  # the entry shows the values, and nothing is added
         absent = self._not_held(
             {f: v for f, v in decision.files.items() if was.files.get(f) != v}
         )
+        if wanted and not was.ours:
+            found.lacking.add(was.id)
+            if adopts and not (absent or decision.writes):
+                # Its files hold every value already, so there is nothing to add.
+                found.entries[was.id] = was._replace(adopted=True)
         if absent or decision.writes:
             outdated = {f: v for f, v in was.ours.items() if f not in wanted}
             become = was._replace(
@@ -136,7 +165,10 @@ class ExistingContainer:
         files = {f: v for f, v in wanted.items() if self._stored.get(f) == v}
         outdated = {f: v for f, v in self._entry.ours.items() if f not in files}
         return self._entry._replace(
-            files=files, outdated=outdated, decision=summarise(decision)
+            files=files,
+            outdated=outdated,
+            decision=summarise(decision),
+            shadow=wanted if decision.settings.shadow else NO_FILES,
         )
 
     def _use(self) -> Use | None:
@@ -151,12 +183,16 @@ class ExistingContainer:
         asked = changed_numbers(given, self._stored, self._entry.numbers)
         if asked is None:
             return None
-        plan = self._plan
+        plan, container = self._plan, self._container._replace(decided={})
+        facts, config, use = plan.facts, plan.config, self._use()
         decision = decide_update(
-            *(self._pod, self._container._replace(decided={}), asked),
-            *(plan.facts, plan.config, self._use()),
-            unasked=True,
+            self._pod, container, asked, facts, config, use, unasked=True
         )
+        if decision.settings.shadow:
+            decision = to_enforce_at_update(
+                *(decision, self._pod, container, asked, facts, config, use),
+                unasked=True,
+            )
         files = {f: v for f, v in decision.files.items() if self._stored.get(f) != v}
         if not (files or decision.writes):
             return None

@@ -87,6 +87,7 @@ class NodePlugin(Plugin):
         """
         self.lifecycle = lifecycle
         self._adoption = Adoption(lifecycle, self.enqueue_update)
+        lifecycle.verifier.repairs.send = self._adoption.send_again
         self._unreadable_because = unreadable_because
         self._applying = threading.Lock()
 
@@ -101,23 +102,20 @@ class NodePlugin(Plugin):
 
     def apply(self, config: Config) -> None:
         """Put a configuration in force, also while serving."""
+        config = self.lifecycle.effective(config)
         with self._applying:  # the runtime and the file may both bring one
             self.lifecycle.apply(config)
             self.failure_policy = config.failure_policy
             withdrawn = self.lifecycle.plans.withdrawn
             adopts = config.adopt.enabled and not withdrawn
             self._adoption.adopt = config.adopt if adopts else None
-            repairs = config.repair.enabled and not withdrawn
-            if repairs and self.lifecycle.pending.writer is None:
+            self._adoption.repairs = config.repair.enabled and not withdrawn
+            if config.repair.enabled and self.lifecycle.pending.writer is None:
                 _log.warning(
-                    "repair: on, but direct writes are off: nothing is repaired"
+                    "repair: on, but direct writes are off: only a runtime with NRI "
+                    "0.12.1 or later can put values right"
                 )
-                repairs = False
-            self._adoption.repairs = repairs
-            repair = self.lifecycle.corrections.repair if repairs else None
-            self.lifecycle.scheduler.every(
-                config.repair.every_seconds, repair, "repair"
-            )
+            self.lifecycle.verify_by(config)
 
     # Once per connection
 
@@ -145,10 +143,10 @@ class NodePlugin(Plugin):
     ) -> list[nri.ContainerUpdate] | None:
         """Learn from the existing containers; return corrections of their values."""
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
-        self.lifecycle.pending.keep_only({container.id for container in containers})
-        self.lifecycle.connection.synchronized(0)
-        self.lifecycle.events.note(EventKind.CONNECTED)
+        lifecycle = self.lifecycle
+        lifecycle.pending.keep_only({container.id for container in containers})
         if self.plan.silent:
+            lifecycle.connected(missed=0)
             return None
         return self._adoption.synchronize(pods, containers)
 
@@ -218,7 +216,7 @@ class NodePlugin(Plugin):
             # The entry was replaced meanwhile: this decision is late, and
             # `fallback_update` has answered the runtime in its place.
             return None
-        if decision.files or decision.writes or entry.ours:
+        if decision.files or decision.writes or entry.ours or decision.shadow:
             become = after_update(entry, container, asked, decision)
             begin = lifecycle.pending.begin_update
             update = begin(entry, become, decision.writes, noted)
@@ -262,6 +260,7 @@ class NodePlugin(Plugin):
             return None
         decision = fallback_decision(plan, pod, container, asked)
         become = after_update(entry, container, asked, decision)
+        lifecycle.pending.to_verify.append(become.id)  # its values come only now
         lifecycle.inventory.put(become)
         lifecycle.store_record(entry, become)
         again = partial(self._decide_again, request, become)
@@ -284,8 +283,7 @@ class NodePlugin(Plugin):
             ours=entry.ours, others=entry.others
         )
         asked = core_from_nri(request.linux_resources)
-        use = lifecycle.use_of(entry.cgroup, asked)
-        decision = decide_update(pod, container, asked, plan.facts, plan.config, use)
+        decision = lifecycle.decide_update(plan, entry, pod, container, asked)
         become = after_update(entry, container, asked, decision)
         idle = bool(decision.cleared)
         self._adoption.correct(
@@ -366,4 +364,5 @@ def _new_entry(
         False,  # adopted
         None,  # kept
         time(),
+        decided.shadow,
     )

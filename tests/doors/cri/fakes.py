@@ -327,6 +327,7 @@ def lifecycle_on(
     tree: Tree | None = None,
     writer: DirectWriter | None = None,
     records: OwnershipRecords | None = None,
+    shadow: bool | None = None,
 ) -> Lifecycle:
     """Return a life-cycle; with a writer, direct writes are on from the start."""
     lifecycle = Lifecycle(
@@ -335,6 +336,7 @@ def lifecycle_on(
         tree,
         open_writer=None if writer is None else lambda: writer,
         records=records,
+        shadow=bool(shadow),
     )
     lifecycle.open_writer()
     return lifecycle
@@ -351,7 +353,8 @@ def serving(
     runtime: FakeRuntime, path: str, facts: NodeFacts | None = None, **options: Any
 ) -> Iterator[CRIDoor]:
     """Serve a proxy in front of a runtime within the `with` block."""
-    parts = {name: options.pop(name, None) for name in ("tree", "writer", "records")}
+    names = ("tree", "writer", "records", "shadow")
+    parts = {name: options.pop(name, None) for name in names}
     lifecycle = lifecycle_on(facts, **parts)
     door = CRIDoor(runtime.path, lifecycle, retry_s=0.05, **options)
     try:

@@ -63,6 +63,17 @@ def test_a_container_gets_its_files(tmp_path: Path) -> None:
     assert bundle.read("cpu.idle") == {"cpu.idle": "1"}
 
 
+def test_in_shadow_mode_nothing_is_written(tmp_path: Path) -> None:
+    """A file or a rule may say so; the container starts as it would without a hook."""
+    bundle = Bundle(tmp_path)
+    before = bundle.read("cpu.idle", "cpu.weight")
+    config = tmp_path / "config.yaml"
+    config.write_text("shadow: true\ncpuQoS: {enabled: true, level: BE}\n")
+    done = hook(json.dumps(bundle.state), *bundle.options(), "--config", str(config))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert bundle.read("cpu.idle", "cpu.weight") == before
+
+
 def test_without_a_configuration_little_is_imported(tmp_path: Path) -> None:
     """Every container waits for these imports, so there are few."""
     bundle = Bundle(tmp_path)

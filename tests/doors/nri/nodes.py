@@ -44,7 +44,7 @@ class ByHand:
         self.now: list[Job] = []
         self.later: list[Job] = []
         self.pace = 0
-        self.again: Job | None = None
+        self.periodic: dict[str, Job | None] = {}
         self.timed: list[Job] = []
         self.stopped = False
 
@@ -58,7 +58,7 @@ class ByHand:
         self.timed.append(job)
 
     def every(self, seconds: float, job: Job | None, name: str) -> None:
-        self.again = job
+        self.periodic[name] = job
 
     def stop(self) -> bool:
         self.stopped = True
@@ -109,6 +109,15 @@ def configure(plugin: NodePlugin, config: str) -> None:
     plugin.apply(parse_config(config, "test"))
 
 
+def repair_all(plugin: NodePlugin) -> None:
+    """Have all containers compared and repaired, whatever the configuration says."""
+    verifier = plugin.lifecycle.verifier
+    verifier.repairs.enabled = True
+    verifier.compare_all_soon()
+    for _ in range(3):  # at the first, containers that have just changed wait
+        verifier.look()
+
+
 class Node:
     """A kernel, and a plugin whose background work is done by hand.
 
@@ -134,7 +143,20 @@ class Node:
         self.plugin = plugin_on(
             facts, tree, background=self.background, open_writer=open_writer
         )
+        self.now = 0.0
+        self.plugin.lifecycle.verifier.clock = lambda: self.now
         configure(self.plugin, config)
+
+    def verify(self, seconds: float = 60.0) -> None:
+        """Let time pass, and have the files of all containers compared.
+
+        Three looks are enough: at the first, containers that have just changed wait.
+        """
+        self.now += seconds
+        for _ in range(3):
+            look = self.background.periodic["verify"]
+            if look is not None:
+                look()
 
     def file(self, path: str) -> str:
         """Return the content of a file in the model of the kernel."""

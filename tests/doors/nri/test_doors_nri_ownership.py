@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from doors.nri.messages import GIB, existing, pod_at
+from doors.nri.nodes import repair_all
 from doors.nri.runtimes import ModelRuntime, UpdateFailed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -410,7 +411,7 @@ def happen(runtime: ModelRuntime, what: str, detail: Any) -> None:
 def repair(runtime: ModelRuntime) -> None:
     """Write changed values again, as the periodic repair does."""
     assert runtime.plugin is not None
-    runtime.plugin.lifecycle.corrections.repair()
+    repair_all(runtime.plugin)
 
 
 @pytest.mark.parametrize("driver", ["cgroupfs", "systemd", "old systemd"])

@@ -16,7 +16,7 @@ from doors.nri.messages import (
     pod_at,
 )
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, Node, configure, plugin_on
+from doors.nri.nodes import FACTS, Node, configure, plugin_on, repair_all
 from support.harness import connected
 from support.trees import CONTAINER, CONTAINER_ID, POD, UID
 
@@ -64,7 +64,7 @@ def test_on_cgroup_v1_nothing_is_written() -> None:
     node.post_update()
     node.synchronize([container_at()])
     node.background.work()
-    node.plugin.lifecycle.corrections.repair()
+    repair_all(node.plugin)
     assert kernel.writes == []
 
 

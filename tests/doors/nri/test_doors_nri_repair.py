@@ -32,8 +32,8 @@ def node() -> Node:
 
 
 def repair(node: Node) -> None:
-    assert node.background.again is not None
-    node.background.again()
+    """Have all containers compared, and what is wrong put right."""
+    node.verify()
 
 
 def test_drift_is_repaired(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -158,7 +158,7 @@ def test_a_container_without_a_cgroup_is_no_trouble(
     caplog.clear()
     repair(node)
     assert node.written() == {f"{AT}/memory.max": FILES["memory.max"]}
-    assert caplog.messages == []
+    assert [line.partition(":")[0] for line in caplog.messages] == ["drift"]
 
 
 def test_a_container_that_is_removed_is_forgotten_everywhere(
@@ -183,9 +183,12 @@ def test_a_container_that_is_removed_is_forgotten_everywhere(
 
 
 def test_repair_can_be_switched_off_again(node: Node) -> None:
-    """A reload of the configuration does it."""
+    """A reload of the configuration does it; drift is still found."""
     configure(node.plugin, "")
-    assert node.background.again is None
+    node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
+    repair(node)
+    assert node.written() == {}
+    assert node.plugin.lifecycle.inventory.drift_of("c1") == ("memory.max",)
 
 
 def test_without_direct_writes_repair_is_off_and_logged(
@@ -196,5 +199,6 @@ def test_without_direct_writes_repair_is_off_and_logged(
     plugin = plugin_on()
     configure(plugin, REPAIR)
     assert caplog.messages == [
-        "repair: on, but direct writes are off: nothing is repaired"
+        "repair: on, but direct writes are off: only a runtime with NRI 0.12.1 or "
+        "later can put values right"
     ]

@@ -18,7 +18,13 @@ from doors.nri.messages import (
     pod_at,
 )
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, Node, background_of, configure, plugin_on
+from doors.nri.nodes import (
+    FACTS,
+    Node,
+    configure,
+    plugin_on,
+    repair_all,
+)
 from support.harness import connected
 from support.trees import CONTAINER, POD, QOS, UID
 
@@ -93,7 +99,7 @@ def test_a_container_that_is_to_be_idle_is_so_before_it_starts() -> None:
     node.kernel.add(CONTAINER)
     node.kernel.write(f"{CONTAINER}/cpu.weight", "59")
     # A container that the runtime is still creating is not repaired.
-    node.plugin.lifecycle.corrections.repair()
+    repair_all(node.plugin)
     assert node.of_container("cpu.idle") == "0"
     node.start()
     assert node.of_container("cpu.idle") == "1"
@@ -548,16 +554,16 @@ def test_without_a_journal_nothing_is_written_and_everything_answered(
     configure(plugin, f"{BURST}\nrepair: {{enabled: true}}\nadopt: {{enabled: true}}")
     assert caplog.messages == [
         "direct writes are off: journal /x: Read-only",
-        "repair: on, but direct writes are off: nothing is repaired",
+        "repair: on, but direct writes are off: only a runtime with NRI 0.12.1 or "
+        "later can put values right",
     ]
     assert not plugin.plan.facts.writable
-    assert background_of(plugin).again is None
     answer = plugin.create_container(creation(pod_at(), container_at()))
     assert files_of(answer) == {**FILES, "cpu.max.burst": "50000"}
     updates = plugin.synchronize(*existing([pod_at()], [container_at()]))
     assert updates is not None
     assert len(updates) == 1
-    plugin.lifecycle.corrections.repair()
+    repair_all(plugin)
     plugin.close()
     assert refused.kernel.writes == []
 
@@ -645,6 +651,6 @@ def test_a_path_that_is_no_pods_is_not_written_to() -> None:
         node.post_update(app)
         node.synchronize([app], [pod])
         node.background.work()
-        node.plugin.lifecycle.corrections.repair()
+        repair_all(node.plugin)
         node.remove(app)
     assert node.kernel.writes == []

@@ -1,0 +1,119 @@
+"""When a file that has drifted may be written again, so that nobody fights in a loop.
+
+Another program may write its own value again and again. So the first repair of a file
+is done at once, and each further one only after a longer wait. When all attempts are
+used, repair gives up on the file until the decided value is another one, which an
+update or a new decision leads to. A file that has kept the value for an hour after its
+last repair counts as new.
+
+The background thread alone calls this. Times are seconds of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+# How long each attempt waits after the one before it.
+WAITS_S = (0.0, 60.0, 300.0, 1800.0, 1800.0)
+# After this time with the right value, earlier attempts are forgotten.
+CALM_S = 3600.0
+
+
+class Attempts:
+    """The attempts to give one file of one container its value."""
+
+    __slots__ = ("at", "count", "gave_up", "sent", "wanted")
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        self.count = 0
+        self.at = 0.0  # the time of the last attempt
+        # Whether the last attempt was left to the runtime and its result is not known.
+        self.sent = False
+        self.gave_up = False
+
+
+class RepairBackoff:
+    """The attempts of all containers."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[str, dict[str, Attempts]] = {}
+
+    def due(self, container_id: str, files: Mapping[str, str], now: float) -> list[str]:
+        """Return the files, of those that have drifted, that may be written now."""
+        return [
+            file
+            for file, wanted in files.items()
+            if self._is_due(self._of(container_id, file, wanted), now)
+        ]
+
+    def gives_up(self, container_id: str, files: Mapping[str, str]) -> list[str]:
+        """Return the files that are given up from now on; each is returned once."""
+        given_up = []
+        for file, wanted in files.items():
+            attempts = self._of(container_id, file, wanted)
+            if attempts.count >= len(WAITS_S) and not attempts.gave_up:
+                attempts.gave_up = True
+                given_up.append(file)
+        return given_up
+
+    def tried(
+        self,
+        container_id: str,
+        files: Mapping[str, str],
+        now: float,
+        *,
+        sent: bool = False,
+    ) -> None:
+        """Note an attempt; `sent` says that the runtime was asked to write."""
+        for file, wanted in files.items():
+            attempts = self._of(container_id, file, wanted)
+            attempts.count += 1
+            attempts.at, attempts.sent = now, sent
+
+    def take_sent(self, container_id: str, files: Iterable[str]) -> list[str]:
+        """Return the files that the runtime was asked to write; each once per attempt.
+
+        The caller has compared them meanwhile, and knows what became of them.
+        """
+        sent = []
+        of_container = self._attempts.get(container_id, {})
+        for file in files:
+            attempts = of_container.get(file)
+            if attempts is not None and attempts.sent:
+                attempts.sent = False
+                sent.append(file)
+        return sent
+
+    def held(self, container_id: str, files: Container[str], now: float) -> None:
+        """Forget attempts that are long ago; `files` have drifted, all others hold."""
+        of_container = self._attempts.get(container_id)
+        if of_container is None:
+            return
+        for file, attempts in list(of_container.items()):
+            if file not in files and now - attempts.at >= CALM_S:
+                del of_container[file]
+        if not of_container:
+            del self._attempts[container_id]
+
+    def keep_only(self, container_ids: Container[str]) -> None:
+        """Forget containers that have ended."""
+        for one in [one for one in self._attempts if one not in container_ids]:
+            del self._attempts[one]
+
+    def _of(self, container_id: str, file: str, wanted: str) -> Attempts:
+        of_container = self._attempts.setdefault(container_id, {})
+        attempts = of_container.get(file)
+        if attempts is None or attempts.wanted != wanted:
+            attempts = of_container[file] = Attempts(wanted)
+        return attempts
+
+    def _is_due(self, attempts: Attempts, now: float) -> bool:
+        if attempts.count == 0:
+            return True
+        if attempts.count >= len(WAITS_S):
+            return False
+        return now - attempts.at >= WAITS_S[attempts.count]

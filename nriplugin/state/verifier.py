@@ -1,0 +1,295 @@
+"""Compares the files of containers with the decisions about them.
+
+A container that has started or was changed is compared a moment later, and all
+containers that have started are compared every so often. Everything happens on the
+background thread, a limited number of containers at a time. The request thread only
+appends IDs to `PendingWrites.to_verify`.
+
+A file that holds another value has drifted: another program changed it, or the runtime
+did not write it. Drift is counted and named once, and ends when the file holds its
+value again. Where `repair` is on, repairs.py writes the value again.
+
+Containers in shadow mode are compared with the values that they would get.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from time import monotonic, time
+from typing import TYPE_CHECKING, NamedTuple
+
+from nriplugin.engine.idle import FILE as IDLE
+from nriplugin.engine.provenance import UNKNOWN
+from nriplugin.loglimit import LimitedLog
+from nriplugin.node.observe import container_cgroup, differing
+from nriplugin.state.events import EventKind
+from nriplugin.state.repairs import Repairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.state.events import EventLog
+    from nriplugin.state.inventory import ContainerEntry, Inventory
+    from nriplugin.state.pending import PendingWrites
+    from nriplugin.state.scheduler import Scheduler
+    from nriplugin.state.verification import ShadowCounts, VerificationCounts
+
+_log = logging.getLogger(__name__)
+
+# How often the background thread looks for containers to compare. A container that has
+# started or was changed is compared at the second look, so that it has settled by then.
+TICK_S = 2.0
+# The time between two comparisons of all containers, unless `verify` sets another.
+EVERY_S = 60.0
+# How many containers are compared at one look. Each takes a system call or three per
+# file, and requests are served in between.
+BATCH = 200
+
+
+class Drift(NamedTuple):
+    """A file that holds another value than the decided one."""
+
+    held: str  # empty if the file cannot be read
+    wanted: str
+    # Whether the file did not hold the value either when the runtime had just been
+    # asked to write it.
+    unwritten: bool
+
+    def text(self, file: str) -> str:
+        """Return a part of a sentence about this drift."""
+        holds = f"holds {self.held!r}" if self.held else "cannot be read"
+        said = f"{file} {holds}, decided was {self.wanted!r}"
+        return f"{said} (the runtime did not write it)" if self.unwritten else said
+
+
+class Verifier:
+    """Finds drift, and what shadow mode would change."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        pending: PendingWrites,
+        events: EventLog,
+        tree: Tree | None,
+        *,
+        counts: VerificationCounts,
+        shadow: ShadowCounts,
+    ) -> None:
+        """Compare with the cgroups of this tree; without one, nothing is compared."""
+        self.clock: Callable[[], float] = monotonic
+        self.repairs = Repairs(inventory, pending, events, counts, shadow)
+        self._inventory = inventory
+        self._pending = pending
+        self._events = events
+        self._tree = tree
+        self._counts = counts
+        self._shadow = shadow
+        self._limited = LimitedLog(_log)
+        self._interval_s = 0.0
+        self._next_round = 0.0
+        # IDs that were taken off `to_verify` at the last look and at earlier ones, and
+        # those that are left of the present round.
+        self._settling: dict[str, None] = {}
+        self._settled: deque[str] = deque()
+        self._round: deque[str] = deque()
+        # By container ID: what has drifted; the files that were compared last; cgroups
+        # that the door does not know; files that shadow mode would change.
+        self._drift: dict[str, dict[str, Drift]] = {}
+        self._compared: dict[str, Mapping[str, str]] = {}
+        self._located: dict[str, str] = {}
+        self._would_change: dict[str, tuple[str, ...]] = {}
+
+    def schedule(
+        self,
+        scheduler: Scheduler,
+        interval_s: float = EVERY_S,
+        *,
+        repairs: bool = False,
+    ) -> None:
+        """Compare all containers at this interval from now on; 0 ends that.
+
+        `repairs` is whether drift is also put right.
+        """
+        on = interval_s > 0 and self._tree is not None
+        self.repairs.enabled = repairs
+        self._interval_s = self._counts.interval_s = interval_s if on else 0.0
+        self._next_round = self.clock() + interval_s
+        scheduler.every(TICK_S, self.look if on else None, "verify")
+        if not on:
+            scheduler.soon(self._forget_all)
+
+    def compare_all_soon(self) -> None:
+        """Have the next look begin with all containers; any thread may call it."""
+        self._next_round = 0.0
+
+    def drift_of(self, container_id: str) -> Mapping[str, Drift]:
+        """Return which files of a container have drifted, and how."""
+        return self._drift.get(container_id, {})
+
+    def look(self) -> None:
+        """Compare the containers that are due; called every `TICK_S`."""
+        now = self.clock()
+        self._settled.extend(self._settling)
+        self._settling = self._take_queued()
+        if now >= self._next_round and not self._round:
+            self._next_round = now + self._interval_s
+            known = self._inventory.snapshot()
+            self._keep_only(known)
+            self._round.extend(known)
+            self._counts.last_at = time()
+        if self._settled or self._round:
+            self._compare_batch(now)
+            self._counts.last_at = time()
+        self._count_shadow()
+
+    def _take_queued(self) -> dict[str, None]:
+        queue = self._pending.to_verify
+        taken: dict[str, None] = {}
+        while queue:
+            taken[queue.popleft()] = None
+        return taken
+
+    def _compare_batch(self, now: float) -> None:
+        for _ in range(BATCH):
+            if self._settled:
+                self._compare(self._settled.popleft(), now, changed=True)
+            elif self._round:
+                container_id = self._round.popleft()
+                if container_id not in self._settling:
+                    self._compare(container_id, now, changed=False)
+            else:
+                return
+
+    def _compare(self, container_id: str, now: float, *, changed: bool) -> None:
+        """Compare one container; `changed` says that it has just been changed."""
+        tree, entry = self._tree, self._inventory.get(container_id)
+        # Before the start, the runtime still has to write the files.
+        if tree is None or entry is None or not entry.started:
+            return
+        cgroup = self._cgroup_of(tree, entry)
+        if cgroup is None:
+            return
+        self._counts.checked += 1
+        if entry.shadow or container_id in self._would_change:
+            self._compare_shadow(tree, entry, cgroup)
+        wanted = values_to_compare(entry)
+        found = differing(tree, cgroup, wanted) if wanted else {}
+        drifted = container_id in self._drift
+        if found is None or ((found or drifted) and self._is_changing(entry)):
+            return
+        first = self._compared.get(container_id) is not entry.files
+        self._compared[container_id] = entry.files
+        if found or drifted:
+            blamed = changed and first
+            blamed = blamed and container_id not in self._pending.directly_written
+            self._note(entry, wanted, found, unwritten=blamed)
+        drift = self._drift.get(container_id, {})
+        written = self.repairs.attend(entry, cgroup, drift, now)
+        if written:
+            left = differing(tree, cgroup, wanted)
+            if left is not None:
+                self._note(entry, wanted, left, unwritten=False)
+                after = self._drift.get(container_id, {})
+                self.repairs.conclude(entry, written, drift, after)
+
+    def _is_changing(self, entry: ContainerEntry) -> bool:
+        """Whether the container may get other values at this moment."""
+        queued = entry.id in self._pending.to_verify
+        return queued or self._pending.is_changing(entry)
+
+    def _cgroup_of(self, tree: Tree, entry: ContainerEntry) -> str | None:
+        """Return a container's cgroup; look for it if the door does not know it."""
+        cgroup = entry.cgroup or self._located.get(entry.id)
+        if cgroup is None and (pod := entry.pod.cgroup) is not None:
+            cgroup = container_cgroup(tree, pod, entry.id)
+            if cgroup is not None:
+                self._located[entry.id] = cgroup
+        return cgroup
+
+    def _note(
+        self,
+        entry: ContainerEntry,
+        wanted: Mapping[str, str],
+        found: Mapping[str, str],
+        *,
+        unwritten: bool,
+    ) -> None:
+        """Keep what has drifted; count and name what is new of it."""
+        known = self._drift.get(entry.id, {})
+        drift, new = {}, []
+        for file, held in found.items():
+            was = known.get(file)
+            if was is not None and was.wanted == wanted[file]:
+                drift[file] = was._replace(held=held)
+                continue
+            drift[file] = Drift(held, wanted[file], unwritten)
+            self._counts.drift[file] += 1
+            new.append(drift[file].text(file))
+        if drift:
+            self._drift[entry.id] = drift
+        else:
+            self._drift.pop(entry.id, None)
+        if drift.keys() != known.keys():
+            self._inventory.note_drift(entry.id, tuple(drift))
+        if new:
+            text = "; ".join(new)
+            self._events.note(EventKind.DRIFTED, entry, text)
+            self._limited.log(logging.WARNING, "drift: %s: %s", entry.path, text)
+
+    # Shadow mode
+
+    def _compare_shadow(self, tree: Tree, entry: ContainerEntry, cgroup: str) -> None:
+        files = differing(tree, cgroup, entry.shadow) if entry.shadow else {}
+        if files is None:
+            return
+        if files:
+            self._would_change[entry.id] = tuple(files)
+        else:
+            self._would_change.pop(entry.id, None)
+
+    def _count_shadow(self) -> None:
+        """Count over the containers that exist now."""
+        if not self._would_change and not self._shadow.containers:
+            return
+        for one in list(self._would_change):
+            if self._inventory.get(one) is None:
+                del self._would_change[one]
+        files: Counter[str] = Counter()
+        for changed in self._would_change.values():
+            files.update(changed)
+        self._shadow.containers, self._shadow.files = len(self._would_change), files
+
+    # What is not needed any more
+
+    def _keep_only(self, known: Mapping[str, ContainerEntry]) -> None:
+        for kept in (self._drift, self._compared, self._located):
+            for one in [one for one in kept if one not in known]:
+                del kept[one]
+        self.repairs.keep_only(known)
+
+    def _forget_all(self) -> None:
+        for container_id in self._drift:
+            self._inventory.note_drift(container_id, ())
+        for kept in (self._drift, self._compared, self._located, self._would_change):
+            kept.clear()
+        self._settling.clear()
+        self._settled.clear()
+        self._round.clear()
+        self._count_shadow()
+
+
+def values_to_compare(entry: ContainerEntry) -> Mapping[str, str]:
+    """Return the values that a container's files are expected to hold.
+
+    For a container about which this process has made no decision yet, these are the
+    recorded values, as far as they are known.
+    """
+    wanted = entry.files
+    if entry.decision is None:
+        wanted = {file: value for file, value in entry.ours.items() if value != UNKNOWN}
+    if wanted.get(IDLE) == "1" and "cpu.weight" in wanted:
+        # The kernel shows another weight while a container is idle.
+        wanted = {file: v for file, v in wanted.items() if file != "cpu.weight"}
+    return wanted

@@ -1,0 +1,197 @@
+"""Verification, repair, missed containers and shadow mode behind the CRI proxy."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from doors.cri.fakes import (
+    Client,
+    FakeRuntime,
+    create_request,
+    pod_config,
+    rpc,
+    serving,
+)
+from support.harness import wait_until
+from support.trees import POD, QOS, UID, add_v2, make_v2
+
+from nriplugin.api import cri_pb2 as cri
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.config import parse_config
+from nriplugin.engine.model import NodeFacts
+from nriplugin.node.direct_writes import DirectWriter
+from nriplugin.node.facts import container_files
+from nriplugin.state.events import EventKind
+from nriplugin.state.inventory import ContainerEntry, EntryState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nriplugin.doors.cri.door import CRIDoor
+
+RESOURCES: dict[str, Any] = {"cpu_shares": 512, "memory_limit_in_bytes": 1 << 27}
+FILES = {"cpu.weight": "59", "memory.max": "134217728"}
+
+
+class Served:
+    """A proxy that may write, on a cgroup tree of plain files, and its clients."""
+
+    def __init__(self, root: Path, door: CRIDoor, kubelet: Client) -> None:
+        self.root, self.door, self.kubelet = root, door, kubelet
+
+    def start(self, *, written: bool = True) -> str:
+        """Create and start a container; return its ID."""
+        pod = self.kubelet.run_pod(uid=UID, cgroup_parent=POD)
+        container_id = self.kubelet.create(pod, **RESOURCES)
+        add_v2(self.root, f"{POD}/{container_id}")
+        if written:
+            for file, value in FILES.items():
+                self.file(container_id, file).write_text(f"{value}\n")
+        self.kubelet.of_container("StartContainer", container_id)
+        wait_until(lambda: self.entry(container_id).started)
+        return container_id
+
+    def file(self, container_id: str, file: str) -> Path:
+        return self.root / POD[1:] / container_id / file
+
+    def entry(self, container_id: str) -> ContainerEntry:
+        entry = self.door.lifecycle.inventory.get(container_id)
+        assert entry is not None
+        return entry
+
+    def verify(self) -> None:
+        """Have all containers compared, in place of the background thread."""
+        verifier = self.door.lifecycle.verifier
+        verifier.compare_all_soon()
+        for _ in range(3):
+            verifier.look()
+
+
+@contextmanager
+def served(fake: FakeRuntime, tmp_path: Path, config: str) -> Iterator[Served]:
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    tree = make_v2(root, ("/kubepods", QOS, POD))
+    files = container_files(tree, "/kubepods") or frozenset()
+    facts = NodeFacts(driver="cgroupfs", files=files, writable=True)
+    writer = DirectWriter(tree, Executor(tree, refresh_s=0))
+    path = str(tmp_path / "tree.sock")
+    with (
+        serving(fake, path, facts, tree=tree, writer=writer) as door,
+        Client(path) as kubelet,
+    ):
+        door.apply(parse_config(config, "test"))
+        # The test looks by hand, so that it need not wait.
+        door.lifecycle.scheduler.every(1.0, None, "verify")
+        yield Served(root, door, kubelet)
+
+
+def test_drift_is_found_and_only_named(fake: FakeRuntime, tmp_path: Path) -> None:
+    """The container's cgroup is looked for, because CRI does not name it."""
+    with served(fake, tmp_path, "") as on:
+        container_id = on.start()
+        on.verify()
+        inventory = on.door.lifecycle.inventory
+        assert inventory.drift_of(container_id) == ()
+        assert on.door.lifecycle.verification.checked > 0
+        on.file(container_id, "memory.max").write_text("max\n")
+        on.verify()
+        assert inventory.drift_of(container_id) == ("memory.max",)
+        assert on.file(container_id, "memory.max").read_text() == "max\n"
+
+
+def test_drift_is_repaired_where_that_is_on(
+    fake: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Directly, because CRI has no update that the runtime did not ask for."""
+    with served(fake, tmp_path, "repair: {enabled: true}") as on:
+        container_id = on.start()
+        on.file(container_id, "memory.max").write_text("max\n")
+        on.verify()
+        assert on.file(container_id, "memory.max").read_text() == FILES["memory.max"]
+        assert on.door.lifecycle.inventory.drift_of(container_id) == ()
+        assert on.door.lifecycle.verification.repairs == {"memory.max": 1}
+    assert "does not support" not in caplog.text
+
+
+@pytest.mark.parametrize("shadow", [True, False])
+def test_a_container_that_is_older_than_the_proxy_was_missed(
+    fake: FakeRuntime, tmp_path: Path, shadow: bool
+) -> None:
+    """Unless its values are only shown."""
+    pod = cri.RunPodSandboxRequest(config=pod_config(uid=UID, cgroup_parent=POD))
+    fake.pods["pod1"] = pod
+    fake.containers["ctr1"] = create_request("pod1", **RESOURCES)
+    fake.running.add("ctr1")
+    path = str(tmp_path / "proxy.sock")
+    with serving(fake, path, shadow=shadow) as door:
+        connection = door.lifecycle.connection
+        wait_until(lambda: connection.since is not None)
+        entry = door.lifecycle.inventory.get("ctr1")
+        assert entry is not None
+        assert [gap.missed for gap in connection.gaps] == [not shadow]
+        events, _ = door.lifecycle.events.since(0)
+        missed = [event for event in events if event.kind is EventKind.MISSED]
+    if shadow:
+        assert (entry.state, entry.shadow) == (EntryState.SHADOWED, FILES)
+        assert missed == []
+    else:
+        assert (entry.state, entry.shadow) == (EntryState.MISSED, {})
+        assert entry.reason.startswith("it was created without nriplugin")
+        assert [event.entry for event in missed] == [entry]
+
+
+def test_in_shadow_mode_requests_are_forwarded_unchanged(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """What would be changed is counted."""
+    config = "shadow: true\ncpuBurst: {enabled: true, percent: 50}"
+    with served(fake, tmp_path, config) as on:
+        container_id = on.start(written=False)
+        on.verify()
+        entry = on.entry(container_id)
+        assert (entry.state, entry.shadow) == (EntryState.SHADOWED, FILES)
+        counts = on.door.lifecycle.shadow
+        assert (counts.containers, counts.files) == (1, dict.fromkeys(FILES, 1))
+        on.kubelet.update(container_id, memory_limit_in_bytes=1 << 28)
+        wait_until(lambda: on.entry(container_id).shadow["memory.max"] == str(1 << 28))
+        assert on.entry(container_id).shadow["cpu.weight"] == "59"
+        assert on.file(container_id, "memory.max").read_text() == "max\n"
+    (made,) = fake.requests(rpc("CreateContainer"), cri.CreateContainerRequest)
+    (asked,) = fake.requests(
+        rpc("UpdateContainerResources"), cri.UpdateContainerResourcesRequest
+    )
+    assert not made.config.annotations
+    assert not made.config.linux.resources.unified
+    assert not asked.linux.unified
+
+
+def test_a_resize_of_a_container_with_earlier_values_is_not_lost(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """The runtime would write the earlier values over it."""
+    with served(fake, tmp_path, "") as on:
+        container_id = on.start()
+        on.door.apply(parse_config("shadow: true", "test"))
+        on.kubelet.update(container_id, memory_limit_in_bytes=1 << 28)
+    (asked,) = fake.requests(
+        rpc("UpdateContainerResources"), cri.UpdateContainerResourcesRequest
+    )
+    assert asked.linux.unified == {"memory.max": str(1 << 28)}
+
+
+def test_also_if_the_decision_is_late(fake: FakeRuntime, tmp_path: Path) -> None:
+    """Then it is made from memory."""
+    with served(fake, tmp_path, "") as on:
+        container_id = on.start()
+        on.door.apply(parse_config("shadow: true", "test"))
+        interceptor = on.door._proxy._interceptor
+        assert interceptor is not None
+        request = cri.UpdateContainerResourcesRequest(container_id=container_id)
+        request.linux.memory_limit_in_bytes = 1 << 28
+        prepared = interceptor._update_immediately(request.SerializeToString())
+    sent = cri.UpdateContainerResourcesRequest.FromString(prepared.request)
+    assert sent.linux.unified == {"memory.max": str(1 << 28)}
