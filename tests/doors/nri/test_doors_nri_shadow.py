@@ -138,7 +138,7 @@ def test_shadow_mode_fails_no_request() -> None:
 def test_a_dry_run_answers_as_the_live_plugin_does() -> None:
     """It is empty in shadow mode."""
     node = Node(SHADOW)
-    dry = DryRunPlugin(node.plugin)
+    dry = DryRunPlugin(node.plugin.lifecycle)
     assert dry.create_container(creation(pod_at(), container_at())) is None
 
 
