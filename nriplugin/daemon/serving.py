@@ -169,17 +169,13 @@ def _may_serve(
     a launched plugin that fails keeps the runtime from starting. So it registers, but
     answers nothing as long as another process has the lock: that one answers.
     """
-    connection = process.lifecycle.connection
 
     def waits(text: str) -> None:
         process.waits = text
-        connection.ended(text)
 
-    before = connection.reason
     limit_s = LAUNCHED_LIMIT_S if launched else None
     if lock.acquire(stopping, waits, limit_s):
         process.waits = ""
-        connection.ended(before)
         return True
     if stopping.is_set():
         return False
