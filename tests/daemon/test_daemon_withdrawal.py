@@ -25,8 +25,10 @@ from nriplugin.api import view_pb2 as view
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.kernel_text import same
+from nriplugin.convert.result import Rule
 from nriplugin.daemon.process import DaemonProcess
 from nriplugin.daemon.withdrawal import at_resize, withdraw
+from nriplugin.engine.decision import Level, When, Why, Write
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.state.events import EventKind
 
@@ -166,6 +168,9 @@ def test_a_reload_does_not_start_decisions_again(node: Bursting) -> None:
 def test_writes_that_were_on_their_way_are_not_done(node: Bursting) -> None:
     """A container whose start was awaited is not written to after the withdrawal."""
     node.plugin.create_container(creation(pod_at(), container_at()))
+    why = Why("cpuBurst", Rule((), "a test"), "a test")
+    late = Write(BURST_FILE, "7000", Level.CONTAINER, When.AFTER, False, why)
+    node.process.lifecycle.pending.wait_for_start("c1", [late])
     withdraw(node.process)
     node.plugin.start_container(b"", seen(view.Container, container_at()))
     background_of(node.plugin).work()
