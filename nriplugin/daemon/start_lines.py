@@ -9,7 +9,7 @@ from nriplugin import __version__
 from nriplugin.engine.handlers import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from nriplugin.daemon.process import DaemonProcess
 
@@ -62,5 +62,5 @@ def _on(enabled: bool | None) -> str:
     return "on" if enabled else "off"
 
 
-def _listed(names: object) -> str:
-    return ", ".join(names) if isinstance(names, list | tuple) and names else "none"
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
