@@ -29,7 +29,7 @@ SERVICE = "nriplugin.control.v1.Control"
 
 # How long an answer may take. A daemon answers within milliseconds; a node under heavy
 # load may take a thousand times as long.
-PATIENCE_S = 20.0
+PATIENCE_S = 10.0
 CONNECT_S = 5.0
 
 # `status --by pod` and `why` on a node with very many pods.
@@ -143,7 +143,10 @@ class ControlClient:
         )
 
     def _ended(self) -> str:
-        return f"the daemon at {SCHEME}{self._path} has ended the connection"
+        return (
+            f"the daemon at {SCHEME}{self._path} has ended the connection; if it runs, "
+            "its log says why"
+        )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -157,13 +157,16 @@ def _print(event: control.Event, *, as_json: bool) -> None:
     at = stamp(event.at)
     names = (event.namespace, event.pod, event.container)
     who = "/".join(name for name in names if name) or event.container_id
-    files = ", ".join(f"{name}={event.files[name]}" for name in sorted(event.files))
-    rest = [text for text in (who, files, event.text) if text]
+    files = [f"{name}={event.files[name]}" for name in sorted(event.files)]
+    files[:-1] = [f"{file}," for file in files[:-1]]
+    rest: list[str] = [text for text in (who, *files, event.text) if text]
     kind = f"{event.kind:{_KIND_WIDTH}}"
     if not on_terminal():
         print_line(" ".join((at, kind, *rest)).rstrip(), flush=True)
         return
     page = Page()
     tone = _TONES.get(EventKind(event.kind)) if event.kind in set(EventKind) else None
+    # A file and its value stay on one line.
+    rest = [Toned(text, None, whole=text in files) for text in rest]
     page.text(Toned(at, Tone.FAINT), Toned(kind, tone), *rest, hanging=4)
     page.show(flush=True)

@@ -31,15 +31,25 @@ class Tone(StrEnum):
 class Toned(str):
     """Text that has a colour on a terminal."""
 
-    __slots__ = ("tone",)
+    __slots__ = ("tone", "whole")
 
-    def __new__(cls, text: str, tone: Tone | None) -> Toned:
-        """Give a text a tone; None is the terminal's own colour."""
+    def __new__(cls, text: str, tone: Tone | None, *, whole: bool = False) -> Toned:
+        """Give a text a tone; None is the terminal's own colour.
+
+        A text that is `whole` is not wrapped at its spaces.
+        """
         made = super().__new__(cls, text)
         made.tone = tone
+        made.whole = whole
         return made
 
     tone: Tone | None
+    whole: bool
+
+
+def titles(*names: str) -> tuple[str, ...]:
+    """Return the first row of a table."""
+    return tuple(Toned(name.upper(), Tone.FAINT) for name in names)
 
 
 def text_lines(
@@ -53,7 +63,7 @@ def text_lines(
     words: list[_Word] = [
         (piece, _tone_of(part))
         for part in parts
-        for word in part.split(" ")
+        for word in ([part] if _is_whole(part) else part.split(" "))
         for piece in _broken(word, room)
     ]
     lines: list[str] = []
@@ -161,6 +171,10 @@ def _filled(words: list[_Word], width: int, more: int = 0) -> list[list[_Word]]:
 
 def _tone_of(text: str) -> Tone | None:
     return text.tone if isinstance(text, Toned) else None
+
+
+def _is_whole(text: str) -> bool:
+    return isinstance(text, Toned) and text.whole
 
 
 def coloured(text: str, colour: bool) -> str:

@@ -208,7 +208,10 @@ def _terminal_size() -> os.terminal_size:
 
 
 def _escaped_text(text: str) -> str:
-    return Toned(_shown(text, sys.stdout), getattr(text, "tone", None))
+    shown = _shown(text, sys.stdout)
+    if isinstance(text, Toned):
+        return Toned(shown, text.tone, whole=text.whole)
+    return shown
 
 
 def _shown(text: str, stream: TextIO | None) -> str:

@@ -10,7 +10,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
-from nriplugin.cli.control_client import add_control_argument, client_of
+from nriplugin.cli.control_client import PATIENCE_S, add_control_argument, client_of
 from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import (
     Page,
@@ -94,16 +94,18 @@ def main(args: argparse.Namespace) -> int:
         status = _ask(client, args.by)
     except ControlError as exc:
         if args.brief:
-            print_line(f"nriplugin: {exc}")
+            _print_problem(str(exc), args.output)
             return 1
         raise
     _print(status, args)
     return int(not _is_good(status))
 
 
-def _ask(client: ControlClient, by: str) -> control.StatusResponse:
+def _ask(
+    client: ControlClient, by: str, patience_s: float = PATIENCE_S
+) -> control.StatusResponse:
     request = control.StatusRequest(by=by)
-    return client.call("Status", request, control.StatusResponse)
+    return client.call("Status", request, control.StatusResponse, patience_s)
 
 
 def _is_good(status: control.StatusResponse) -> bool:
@@ -129,8 +131,9 @@ def _wait(client: ControlClient, wait_s: float) -> None:
     began = monotonic()
     told = ""
     while True:
+        left_s = max(began + wait_s - monotonic(), ASK_S)
         try:
-            status = _ask(client, "")
+            status = _ask(client, "", min(PATIENCE_S, left_s))
             if _is_good(status):
                 return
             state = f"{verdict(status)}: {'; '.join(status.problems)}"
@@ -148,27 +151,34 @@ def _wait(client: ControlClient, wait_s: float) -> None:
 
 def _watch(client: ControlClient, args: argparse.Namespace) -> None:
     """Print the state until Ctrl-C, also while no daemon answers."""
-    drawing = on_terminal() and args.output == "table"
+    pages = args.output == "table" and not args.brief
     while True:
         page = Page()
         try:
             status = _ask(client, args.by)
         except ControlError as exc:
-            if args.output == "table":
+            if pages:
                 page.text(Toned(str(exc), Tone.BAD))
-            elif args.output == "json":
-                print_json({"error": str(exc)}, flush=True)
             else:
-                print_yaml({"error": str(exc)}, flush=True)
+                _print_problem(str(exc), args.output)
         else:
-            if args.output != "table" or args.brief:
-                _print(status, args)
-            else:
+            if pages:
                 draw_status(page, status, time(), args.by)
-        if drawing and not args.brief:
+            else:
+                _print(status, args)
+        if pages and on_terminal():
             page.redraw()
-        elif page.lines:
-            if not args.brief:
-                page.text("")
+        elif pages:
+            page.text("")
             page.show(flush=True)
         sleep(WATCH_S)
+
+
+def _print_problem(text: str, output: str) -> None:
+    """Print why there is no state, in the form that the reader expects."""
+    if output == "json":
+        print_json({"error": text}, flush=True)
+    elif output == "yaml":
+        print_yaml({"error": text}, flush=True)
+    else:
+        print_line(f"nriplugin: {text}", flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.cli.layout import Tone, Toned
+from nriplugin.cli.layout import Tone, Toned, titles
 from nriplugin.cli.times import lasting, latency, moment, stamp
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _FAILURES = ("unsupported", "refused", "failed")
 
 
 def draw_containers(page: Page, status: control.StatusResponse, by: str) -> None:
+    """Add how many containers there are in each state, and the groups."""
     page.section("Containers", INDENT)
     counts = counts_of(status.containers)
     parts = []
@@ -30,10 +31,11 @@ def draw_containers(page: Page, status: control.StatusResponse, by: str) -> None
         parts.append(Toned(f"{count} {state}{comma}", _state_tone(state, count)))
     page.text(*parts)
     if by:
-        states = [state for state, _ in counts]
-        rows = [(by.upper(), *map(str.upper, states))]
+        # States that no container has take no place; names of pods are long.
+        states = [state for state, count in counts if count or state == "managed"]
+        rows = [titles(by, *states)]
         for group in status.groups:
-            numbers = [str(count) for _, count in counts_of(group.containers)]
+            numbers = [str(getattr(group.containers, state)) for state in states]
             rows.append((group.name, *numbers))
         page.section()
         page.table(rows, indent=2, numbers=True)
@@ -46,6 +48,7 @@ def _state_tone(state: str, count: int) -> Tone | None:
 
 
 def draw_requests(page: Page, status: control.StatusResponse) -> None:
+    """Add the requests of the runtime and the time that they took."""
     page.section("Requests", INDENT)
     operations = status.operations
     failed = sum(one.failed for one in operations)
@@ -55,9 +58,8 @@ def draw_requests(page: Page, status: control.StatusResponse) -> None:
         Toned(f"{failed} failed,", Tone.BAD if failed else None),
         Toned(f"{late} answered late", Tone.BAD if late else None),
     )
-    rows: list[tuple[str, ...]] = [
-        ("OPERATION", "OK", "FAILED", "MEAN", "50 % WITHIN", "99 % WITHIN")
-    ]
+    names = ("operation", "ok", "failed", "mean", "p50", "p99")
+    rows = [titles(*names)]
     for one in operations:
         times = (one.mean_seconds, one.p50_seconds, one.p99_seconds)
         rows.append((one.name, str(one.ok), str(one.failed), *map(latency, times)))
@@ -65,6 +67,7 @@ def draw_requests(page: Page, status: control.StatusResponse) -> None:
 
 
 def draw_refusals(page: Page, handlers: Iterable[control.HandlerStatus]) -> None:
+    """Add which settings were refused, and how often."""
     rows = [
         (f"{handler.name}: {found.reason}", str(found.count))
         for handler in handlers
@@ -72,10 +75,11 @@ def draw_refusals(page: Page, handlers: Iterable[control.HandlerStatus]) -> None
     ]
     page.section("Refusals", INDENT)
     page.text(str(sum(int(count) for _, count in rows)) if rows else "none")
-    _table_of_numbers(page, [("HANDLER AND REASON", "COUNT"), *rows])
+    _table_of_numbers(page, [titles("handler and reason", "count"), *rows])
 
 
 def draw_writes(page: Page, writes: Sequence[control.WriteCount]) -> None:
+    """Add the direct writes by file and result."""
     page.section("Direct writes", INDENT)
     total = sum(one.count for one in writes)
     failed = sum(one.count for one in writes if one.status not in _HARMLESS)
@@ -93,12 +97,13 @@ def draw_writes(page: Page, writes: Sequence[control.WriteCount]) -> None:
         (file, *(str(counts.get((file, status), 0)) for status in statuses))
         for file in files
     ]
-    _table_of_numbers(page, [("FILE", *map(str.upper, statuses)), *rows])
+    _table_of_numbers(page, [titles("file", *statuses), *rows])
 
 
 def draw_verification(
     page: Page, found: control.VerificationStatus, now: float
 ) -> None:
+    """Add what the comparison of files with decisions has found."""
     page.section("Verification", INDENT)
     if not found.interval_seconds:
         page.text("off")
@@ -114,11 +119,12 @@ def draw_verification(
     ]
     files = sorted({file for column in columns for file in column})
     rows = [(file, *(str(one.get(file, 0)) for one in columns)) for file in files]
-    titles = ("FILE", "DRIFTED", "REPAIRED", "NOT REPAIRED")
-    _table_of_numbers(page, [titles, *rows])
+    names = ("file", "drifted", "repaired", "not repaired")
+    _table_of_numbers(page, [titles(*names), *rows])
 
 
 def draw_shadow(page: Page, shadow: control.ShadowStatus) -> None:
+    """Add what enforcing would change."""
     page.section("Shadow", INDENT)
     if not shadow.enabled and not shadow.rules:
         page.text("off: what is decided is sent")
@@ -130,10 +136,11 @@ def draw_shadow(page: Page, shadow: control.ShadowStatus) -> None:
         "get other values",
     )
     rows = [(one.file, str(one.count)) for one in shadow.files]
-    _table_of_numbers(page, [("FILE", "CONTAINERS"), *rows])
+    _table_of_numbers(page, [titles("file", "containers"), *rows])
 
 
 def draw_gaps(page: Page, runtime: control.RuntimeStatus) -> None:
+    """Add the times without a connection to the runtime."""
     page.section("Gaps", INDENT)
     count = runtime.gap_count
     page.text(f"{many(count, 'time')} without a connection" if count else "none")
@@ -159,4 +166,5 @@ def counts_of(counts: control.ContainerCounts) -> list[tuple[str, int]]:
 
 
 def many(count: int, thing: str) -> str:
+    """Return a count of things; the plural ends with s."""
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.cli.layout import Tone, Toned
+from nriplugin.cli.layout import Tone, Toned, titles
 from nriplugin.cli.status_counters import (
     INDENT,
     counts_of,
@@ -21,10 +21,10 @@ from nriplugin.cli.status_counters import (
     draw_writes,
     many,
 )
-from nriplugin.cli.times import moment, stamp
+from nriplugin.cli.times import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from nriplugin.api import control_pb2 as control
     from nriplugin.cli.printing import Page
@@ -54,8 +54,11 @@ def brief_line(status: control.StatusResponse) -> str:
     line = f"nriplugin {status.version}: {verdict(status)}"
     if status.problems:
         return f"{line}: {'; '.join(status.problems)}"
-    counts = [f"{count} {state}" for state, count in counts_of(status.containers)]
-    return f"{line}; {_runtime_name(status)}; containers: {', '.join(counts)}"
+    counts = [
+        f"{count} {state}" for state, count in counts_of(status.containers) if count
+    ]
+    containers = ", ".join(counts) or "none"
+    return f"{line}; {_runtime_name(status)}; containers: {containers}"
 
 
 def verdict(status: control.StatusResponse) -> str:
@@ -107,7 +110,8 @@ def _runtime(page: Page, status: control.StatusResponse, now: float) -> None:
     if runtime.connected:
         page.text(Toned("connected", Tone.GOOD), "since", moment(runtime.since, now))
     else:
-        page.text(Toned("not connected", Tone.BAD), f"since {stamp(runtime.since)}:")
+        since = moment(runtime.since, now)
+        page.text(Toned("not connected", Tone.BAD), f"since {since}:")
         page.text(runtime.reason, indent=2)
 
 
@@ -140,12 +144,12 @@ def _node(page: Page, node: control.NodeStatus) -> None:
 
 
 def _handlers(page: Page, handlers: Iterable[control.HandlerStatus]) -> None:
-    rows: list[Sequence[str]] = [("HANDLER", "", "CONTAINERS", "RULES")]
+    rows = [titles("handler", "", "containers", "rules")]
     for handler in handlers:
         on = Toned("on", Tone.GOOD) if handler.enabled else Toned("off", Tone.FAINT)
         rules = ", ".join(handler.rules)
         differ = f"{'off' if handler.enabled else 'on'} by {rules}" if rules else ""
-        rows.append((handler.name, on, str(handler.containers), differ))
+        rows.append((handler.name, on, f"{handler.containers:10}", differ))
     page.section("Handlers", INDENT)
     page.table(rows)
 

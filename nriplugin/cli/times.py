@@ -40,9 +40,11 @@ def stamp(at: float) -> str:
 
 
 def moment(at: float, now: float) -> str:
-    """Return a point in time by its distance and by the calendar."""
+    """Return a point in time by the calendar and by its distance."""
     passed = now - at
-    return f"{'just now' if passed < 1 else f'{lasting(passed)} ago'} ({stamp(at)})"
+    if passed < -1:  # the clock was set back since
+        return f"{stamp(at)} (in the future)"
+    return f"{stamp(at)} ({'now' if passed < 1 else f'{lasting(passed)} ago'})"
 
 
 def parse_duration(option: str, text: str) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.control_client import add_control_argument, client_of
-from nriplugin.cli.layout import Tone, Toned
+from nriplugin.cli.layout import Tone, Toned, titles
 from nriplugin.cli.printing import Page, print_json, print_yaml
 from nriplugin.cli.times import moment
 from nriplugin.daemon.plain import plain
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-TITLES = ("FILE", "NOW", "DECIDED", "RUNTIME ALONE")
+TITLES = titles("file", "now", "decided", "runtime alone")
 
 # How a handler says that a value needs no guess (engine.decision.EXACT).
 _EXACT = "exact"
