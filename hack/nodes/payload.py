@@ -84,8 +84,8 @@ def _wheels(root: Path) -> Path:
         # This machine's pip, with its settings, downloads for the guest's Python.
         download = [*pip, "download", "--only-binary=:all:", "--dest", str(wheels)]
         (wheel,) = wheels.glob("*.whl")
-        # The extra is for the CRI proxy, which serves nodes without NRI.
-        run(*download, "--python-version", version, f"{wheel}[cri]")
+        # The extras are for the CRI proxy, on nodes without NRI, and for metrics.
+        run(*download, "--python-version", version, f"{wheel}[cri,metrics]")
         place = tree / "node"
         shutil.copytree(wheels, place / "wheels")
         try:
@@ -99,7 +99,12 @@ def _wheels(root: Path) -> Path:
                     "--isolated",
                     "install",
                 ),
-                *("--no-index", "--find-links", "/node/wheels", "nriplugin[cri]"),
+                *(
+                    "--no-index",
+                    "--find-links",
+                    "/node/wheels",
+                    "nriplugin[cri,metrics]",
+                ),
             )
             (place / "nriplugin").rename(directory / "nriplugin")
         finally:

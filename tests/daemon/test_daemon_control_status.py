@@ -81,7 +81,8 @@ def test_a_daemon_without_a_runtime(tmp_path: Path) -> None:
     with controlled(daemon_of(plugin.lifecycle), tmp_path) as client:
         found = client.status()
     assert (found.healthy, found.ready) == (True, False)
-    assert list(found.problems) == ["the runtime has left"]
+    problem = "not connected to the runtime: the runtime has left"
+    assert list(found.problems) == [problem]
     runtime = found.runtime
     assert (runtime.connected, runtime.reason) == (False, "the runtime has left")
     assert runtime.since == connection.began

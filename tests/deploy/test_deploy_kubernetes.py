@@ -18,6 +18,7 @@ from nriplugin.cgroup.systemd.dbus import SYSTEM_BUS
 from nriplugin.cli.run import add_arguments
 from nriplugin.config import Config, parse_config
 from nriplugin.daemon.control_service import DEFAULT_CONTROL
+from nriplugin.daemon.http_service import DEFAULT_HTTP, parse_http_address
 from nriplugin.nri.launch import DEFAULT_SOCKET
 from nriplugin.sockets import parse_address
 
@@ -102,7 +103,19 @@ def test_it_has_no_privilege_but_being_root(daemonset: Any) -> None:
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     for shared in ("hostNetwork", "hostPID", "hostIPC"):
         assert shared not in pod
-    assert "ports" not in container
+    assert all("hostPort" not in port for port in container["ports"])
+
+
+def test_kubelet_can_ask_for_health(daemonset: Any) -> None:
+    """The probes ask pages that exist, on the port that the command serves."""
+    container = container_of(daemonset)
+    (port,) = container["ports"]
+    assert f"--http=:{port['containerPort']}" in container["command"]
+    assert parse_http_address(DEFAULT_HTTP)[1] == port["containerPort"]
+    for probe, path in {"livenessProbe": "/livez", "readinessProbe": "/readyz"}.items():
+        asked = {"path": path, "port": port["name"]}
+        assert container[probe]["httpGet"] == asked
+        assert container[probe]["timeoutSeconds"] >= 5
 
 
 def test_it_has_no_access_to_the_api(daemonset: Any) -> None:

@@ -10,6 +10,7 @@ from support.needs import need
 
 from nriplugin.cgroup.journal.journal import STATE_DIR
 from nriplugin.cli.run import add_arguments
+from nriplugin.daemon.systemd_notify import INTERVAL_S
 
 UNIT = Path(__file__).parents[2] / "deploy/nriplugin.service"
 
@@ -69,6 +70,13 @@ def test_a_reload_is_sighup(service: dict[str, list[str]]) -> None:
     assert service["ExecReload"] == ["/bin/sh -c 'kill -HUP $MAINPID'"]
 
 
+def test_systemd_hears_from_it(service: dict[str, list[str]]) -> None:
+    """It says when it serves, and that it works, at a rate that a busy node allows."""
+    assert service["Type"] == ["notify"]
+    (seconds,) = service["WatchdogSec"]
+    assert int(seconds) / 2 > INTERVAL_S
+
+
 def test_it_may_write_its_journal_and_cgroups_and_nothing_else(
     service: dict[str, list[str]],
 ) -> None:
@@ -80,13 +88,14 @@ def test_it_may_write_its_journal_and_cgroups_and_nothing_else(
 
 
 def test_it_has_no_privilege_but_being_root(service: dict[str, list[str]]) -> None:
-    """The unit has no capability, no network, and no way to get one."""
+    """The unit has no capability, no network but loopback, and no way to get one."""
     assert "User" not in service
     for key, value in {
         "CapabilityBoundingSet": "",
         "NoNewPrivileges": "yes",
-        "PrivateNetwork": "yes",
-        "RestrictAddressFamilies": "AF_UNIX",
+        "RestrictAddressFamilies": "AF_UNIX AF_INET AF_INET6",
+        "IPAddressDeny": "any",
+        "IPAddressAllow": "localhost",
         "RestrictNamespaces": "yes",
         "PrivateDevices": "yes",
         "ProtectKernelTunables": "yes",

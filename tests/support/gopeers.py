@@ -174,8 +174,12 @@ class Child:
 
 
 def nriplugin_command(socket: str, *more: str) -> Iterator[str]:
-    """Return the command line of nriplugin, run by this interpreter."""
+    """Return the command line of nriplugin, run by this interpreter.
+
+    Services whose addresses two processes could not share are off unless asked for.
+    """
     yield from (sys.executable, "-m", "nriplugin", "run", "--nri-socket", socket)
+    yield from ("--control", "off", "--http", "off")
     yield from more
 
 

@@ -46,6 +46,8 @@ class Process:
         argv = ["-m", "nriplugin", "cri-proxy", "--listen", f"unix://{self.path}"]
         argv += ["--runtime", f"unix://{fake.path}", "--read-only", *options]
         argv += ["--cgroup-root", str(tmp_path / "cgroup")]
+        # Their default addresses would be those of other processes, too.
+        argv += ["--control", "off", "--http", "off"]
         with self.log.open("ab") as output:
             before = self.log.stat().st_size
             self._process = subprocess.Popen(
