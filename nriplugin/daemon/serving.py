@@ -97,7 +97,7 @@ def run_process(
         if process.config.path:
             watch = _read_configuration(process, served, notifier)
         else:
-            process.lifecycle.verify_by()
+            process.lifecycle.verifier.schedule(process.background)
         if not _may_serve(process, lock, stopping, launched=instance.launched):
             _log.info("stopped before anything was served")
             return

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nriplugin.state.inventory import ContainerEntry
     from nriplugin.state.lifecycle import Lifecycle
 
-# The time between two readings, and how many cgroups one of them reads: so many took 7 to
-# 10 ms of CPU time, with ordinary files in place of the kernel's.
+# The time between two readings, and how many cgroups one of them reads: so many took 7
+# to 10 ms of CPU time, with ordinary files in place of the kernel's.
 INTERVAL_S = 15.0
 AT_ONCE = 256
 # How many PodGroups have a sum of their own; the others share one.

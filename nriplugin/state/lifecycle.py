@@ -146,7 +146,7 @@ class Lifecycle:
         self.pending.abandon()
         # Corrections that are on their way would write what is about to be put back.
         self.scheduler.paced((), 1)
-        self.verify_by()
+        self.verifier.end(self.scheduler)
 
     # The plan
 
@@ -172,25 +172,6 @@ class Lifecycle:
     def effective(self, config: Config) -> Config:
         """Return the configuration that a given one leads to in this process."""
         return config.in_shadow() if self._always_shadow else config
-
-    def verify_by(self, config: Config | None = None) -> None:
-        """Begin or end the comparison of files with decisions, by a configuration.
-
-        The background thread compares. `repair` needs the comparison, so that is on
-        wherever `repair` is. Without a configuration, the defaults of `Verifier` hold.
-        A process that was withdrawn compares nothing: its values are being taken back.
-        """
-        if self.plans.withdrawn:
-            self.verifier.schedule(self.scheduler, 0)
-            return
-        if config is None:
-            self.verifier.schedule(self.scheduler)
-            return
-        repair, verify = config.repair, config.verify
-        interval_s = verify.every_seconds if verify.enabled else 0
-        if repair.enabled:
-            interval_s = repair.every_seconds
-        self.verifier.schedule(self.scheduler, interval_s, repairs=repair.enabled)
 
     def learn_runtime(self, name: str, version: str) -> None:
         """Take note of the runtime's name and version.

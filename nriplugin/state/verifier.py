@@ -15,7 +15,7 @@ Containers in shadow mode are compared with the values that they would get.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from time import monotonic, time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,11 +25,13 @@ from nriplugin.loglimit import LimitedLog
 from nriplugin.node.observe import container_cgroup, differing
 from nriplugin.state.events import EventKind
 from nriplugin.state.repairs import Repairs
+from nriplugin.state.shadow_comparison import ShadowComparison
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.config import Config
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory
     from nriplugin.state.pending import PendingWrites
@@ -85,9 +87,10 @@ class Verifier:
         self._events = events
         self._tree = tree
         self._counts = counts
-        self._shadow = shadow
+        self._shadow = ShadowComparison(inventory, shadow)
         self._limited = LimitedLog(_log)
         self._interval_s = 0.0
+        self._ended = False
         self._next_round = 0.0
         # IDs that were taken off `to_verify` at the last look and at earlier ones, and
         # those that are left of the present round.
@@ -95,11 +98,21 @@ class Verifier:
         self._settled: deque[str] = deque()
         self._round: deque[str] = deque()
         # By container ID: what has drifted; the files that were compared last; cgroups
-        # that the door does not know; files that shadow mode would change.
+        # that the door does not know.
         self._drift: dict[str, dict[str, Drift]] = {}
         self._compared: dict[str, Mapping[str, str]] = {}
         self._located: dict[str, str] = {}
-        self._would_change: dict[str, tuple[str, ...]] = {}
+
+    def configure(self, scheduler: Scheduler, config: Config) -> None:
+        """Begin or end the comparison by a configuration.
+
+        `repair` needs the comparison, so that is on wherever `repair` is.
+        """
+        repair, verify = config.repair, config.verify
+        interval_s = verify.every_seconds if verify.enabled else 0
+        if repair.enabled:
+            interval_s = repair.every_seconds
+        self.schedule(scheduler, interval_s, repairs=repair.enabled)
 
     def schedule(
         self,
@@ -112,13 +125,18 @@ class Verifier:
 
         `repairs` is whether drift is also put right.
         """
-        on = interval_s > 0 and self._tree is not None
-        self.repairs.enabled = repairs
+        on = interval_s > 0 and self._tree is not None and not self._ended
+        self.repairs.enabled = repairs and not self._ended
         self._interval_s = self._counts.interval_s = interval_s if on else 0.0
         self._next_round = self.clock() + interval_s
         scheduler.every(TICK_S, self.look if on else None, "verify")
         if not on:
             scheduler.soon(self._forget_all)
+
+    def end(self, scheduler: Scheduler) -> None:
+        """Compare nothing any more, whatever configuration comes: values go back."""
+        self._ended = True
+        self.schedule(scheduler, 0)
 
     def compare_all_soon(self) -> None:
         """Have the next look begin with all containers; any thread may call it."""
@@ -142,7 +160,7 @@ class Verifier:
         if self._settled or self._round:
             self._compare_batch(now)
             self._counts.last_at = time()
-        self._count_shadow()
+        self._shadow.count()
 
     def _take_queued(self) -> dict[str, None]:
         queue = self._pending.to_verify
@@ -172,8 +190,7 @@ class Verifier:
         if cgroup is None:
             return
         self._counts.checked += 1
-        if entry.shadow or container_id in self._would_change:
-            self._compare_shadow(tree, entry, cgroup)
+        self._shadow.compare(tree, entry, cgroup)
         wanted = values_to_compare(entry)
         found = differing(tree, cgroup, wanted) if wanted else {}
         drifted = container_id in self._drift
@@ -238,29 +255,6 @@ class Verifier:
             self._events.note(EventKind.DRIFTED, entry, text)
             self._limited.log(logging.WARNING, "drift: %s: %s", entry.path, text)
 
-    # Shadow mode
-
-    def _compare_shadow(self, tree: Tree, entry: ContainerEntry, cgroup: str) -> None:
-        files = differing(tree, cgroup, entry.shadow) if entry.shadow else {}
-        if files is None:
-            return
-        if files:
-            self._would_change[entry.id] = tuple(files)
-        else:
-            self._would_change.pop(entry.id, None)
-
-    def _count_shadow(self) -> None:
-        """Count over the containers that exist now."""
-        if not self._would_change and not self._shadow.containers:
-            return
-        for one in list(self._would_change):
-            if self._inventory.get(one) is None:
-                del self._would_change[one]
-        files: Counter[str] = Counter()
-        for changed in self._would_change.values():
-            files.update(changed)
-        self._shadow.containers, self._shadow.files = len(self._would_change), files
-
     # What is not needed any more
 
     def _keep_only(self, known: Mapping[str, ContainerEntry]) -> None:
@@ -272,12 +266,12 @@ class Verifier:
     def _forget_all(self) -> None:
         for container_id in self._drift:
             self._inventory.note_drift(container_id, ())
-        for kept in (self._drift, self._compared, self._located, self._would_change):
+        for kept in (self._drift, self._compared, self._located):
             kept.clear()
         self._settling.clear()
         self._settled.clear()
         self._round.clear()
-        self._count_shadow()
+        self._shadow.forget_all()
 
 
 def values_to_compare(entry: ContainerEntry) -> Mapping[str, str]:

@@ -132,7 +132,7 @@ def test_a_container_that_was_created_without_nriplugin(tmp_path: Path) -> None:
     runtime.create(APP)
     runtime.connect("{}")
     one = why(plugin_in(runtime))
-    assert one.state == "skipped"
+    assert one.state == "missed"
     assert one.reason
     assert any("adopt.enabled: true" in advice for advice in one.advice)
 

@@ -124,7 +124,7 @@ class CRIDoor:
         self.lifecycle.apply(config)
         if config.repair.enabled and self.lifecycle.pending.writer is None:
             _log.warning("repair: on, but direct writes are off: nothing is repaired")
-        self.lifecycle.verify_by(config)
+        self.lifecycle.verifier.configure(self.lifecycle.scheduler, config)
 
     def open(self, listen: str, mode: int = 0o600) -> None:
         """Serve a socket, after asking the runtime for its pods and containers.

@@ -148,9 +148,9 @@ class Adoption:
                 "%d containers were created without nriplugin and lack its values",
                 len(missed),
             )
-        self._note_all(EventKind.MISSED, missed, "containers were missed")
-        adopted = [one for one in missed if one.adopted]
-        self._note_all(EventKind.ADOPTED, adopted, "containers were adopted")
+        self._note_all(EventKind.MISSED, [(one, one.missed) for one in missed])
+        adopted = [(one, _LACKS_NOTHING) for one in missed if one.adopted]
+        self._note_all(EventKind.ADOPTED, adopted)
         return self._correct_all(found)
 
     def _mark_missed(
@@ -183,17 +183,17 @@ class Adoption:
         return new
 
     def _note_all(
-        self, kind: EventKind, entries: Sequence[ContainerEntry], text: str
+        self, kind: EventKind, about: Sequence[tuple[ContainerEntry, str]]
     ) -> None:
-        """Note an event for each of these, or one event for many of them.
+        """Note an event with a text about each container, or one about many of them.
 
         The list of events is short, and one Synchronize must not fill it.
         """
         events = self._lifecycle.events
-        for entry in entries[:MAX_EVENTS]:
-            events.note(kind, entry)
-        if len(entries) > MAX_EVENTS:
-            events.note(kind, text=f"{len(entries) - MAX_EVENTS} more {text}")
+        for entry, text in about[:MAX_EVENTS]:
+            events.note(kind, entry, text)
+        if len(about) > MAX_EVENTS:
+            events.note(kind, text=f"{len(about) - MAX_EVENTS} more containers")
 
     def _load_records(
         self, before: Iterable[ContainerEntry], existing_ids: set[str]
@@ -222,12 +222,13 @@ class Adoption:
                 "values: they are corrected",
                 len(found.stale),
             )
+            stale = []
             for one in found.stale:
                 values = ", ".join(f"{file}={v}" for file, v in one.files.items())
                 resized = f"resized while the plugin was away: {values}"
                 log.note_warnings(one.was.path, [resized])
-            stale = [one.become for one in found.stale]
-            self._note_all(EventKind.STALE, stale, "containers are corrected")
+                stale.append((one.become, resized))
+            self._note_all(EventKind.STALE, stale)
             self._send(found.stale, AT_ONCE, out)
         if adopt is not None and found.missing:
             for one in found.missing:
@@ -358,6 +359,7 @@ class Adoption:
 
 _NO_POD = Pod()
 
+_LACKS_NOTHING = "its files held every value already"
 _SEEN_BEFORE = (
     "nriplugin had no values for it when it was created: the configuration was another "
     "one, or in shadow mode"

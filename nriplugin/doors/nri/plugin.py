@@ -115,7 +115,7 @@ class NodePlugin(Plugin):
                     "repair: on, but direct writes are off: only a runtime with NRI "
                     "0.12.1 or later can put values right"
                 )
-            self.lifecycle.verify_by(config)
+            self.lifecycle.verifier.configure(self.lifecycle.scheduler, config)
 
     # Once per connection
 

@@ -14,12 +14,16 @@ from doors.cri.fakes import (
     rpc,
     serving,
 )
+from engine.cases import APP, GIB, NODE
+from engine.cases import POD as ENGINE_POD
 from support.harness import wait_until
 from support.trees import POD, QOS, UID, add_v2, make_v2
 
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
+from nriplugin.convert import Resources
+from nriplugin.doors.cri.immediate import decide_immediately
 from nriplugin.engine.model import NodeFacts
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
@@ -183,15 +187,16 @@ def test_a_resize_of_a_container_with_earlier_values_is_not_lost(
     assert asked.linux.unified == {"memory.max": str(1 << 28)}
 
 
-def test_also_if_the_decision_is_late(fake: FakeRuntime, tmp_path: Path) -> None:
-    """Then it is made from memory."""
-    with served(fake, tmp_path, "") as on:
-        container_id = on.start()
-        on.door.apply(parse_config("shadow: true", "test"))
-        interceptor = on.door._proxy._interceptor
-        assert interceptor is not None
-        request = cri.UpdateContainerResourcesRequest(container_id=container_id)
-        request.linux.memory_limit_in_bytes = 1 << 28
-        prepared = interceptor._update_immediately(request.SerializeToString())
-    sent = cri.UpdateContainerResourcesRequest.FromString(prepared.request)
-    assert sent.linux.unified == {"memory.max": str(1 << 28)}
+@pytest.mark.parametrize("shadow", [True, False])
+def test_also_if_the_decision_is_late(shadow: bool) -> None:
+    """Then it is made from memory, and has no files of handlers."""
+    text = (
+        f"shadow: {str(shadow).lower()}\nmemoryQoSLevel: {{enabled: true, level: BE}}"
+    )
+    config = parse_config(text, "test").engine
+    numbers = Resources(memory_limit_bytes=GIB, unified={"memory.max": str(GIB)})
+    app = APP._replace(resources=numbers, ours={"memory.max": str(GIB)})
+    asked = Resources(memory_limit_bytes=2 * GIB)
+    decision = decide_immediately(ENGINE_POD, app, asked, NODE, config)
+    assert decision.files["memory.max"] == str(2 * GIB)
+    assert ("memory.high" in decision.files) is not shadow

@@ -143,7 +143,8 @@ def test_many_missed_containers_do_not_fill_the_list_of_events() -> None:
     events, _ = node.plugin.lifecycle.events.since(0)
     missed = [event for event in events if event.kind is EventKind.MISSED]
     assert len(missed) == 65
-    assert missed[-1].text == "36 more containers were missed"
+    assert missed[-1].text == "36 more containers"
+    assert missed[0].text == entry_of(node).reason
     assert missed_in_gaps(node) == [100]
 
 

@@ -266,18 +266,21 @@ def test_a_resize_of_a_container_with_earlier_values_is_not_lost(
     assert files["memory.high"] == "max"
 
 
+@pytest.mark.parametrize("config", ["", HANDLERS])
 def test_a_resize_in_the_absence_of_nriplugin_is_put_right_in_shadow_mode_too(
-    tmp_path: Path,
+    tmp_path: Path, config: str
 ) -> None:
-    """The runtime has written the old values over it."""
+    """The runtime has written the old values over it. Nothing but that is put right."""
     runtime = ModelRuntime(str(tmp_path))
-    runtime.connect("")
+    runtime.connect(config)
     runtime.create({"shares": 512, "quota_us": 100_000, "limit_bytes": GIB})
     runtime.disconnect()
     runtime.update({"limit_bytes": 2 * GIB})
     assert runtime.files()["memory.max"] == str(GIB)
-    runtime.connect("shadow: true")
-    assert runtime.files()["memory.max"] == str(2 * GIB)
+    runtime.connect(f"{config}\nshadow: true")
+    files = runtime.files()
+    assert files["memory.max"] == str(2 * GIB)
+    assert (files["memory.high"], files["memory.low"]) == ("max", "0")
 
 
 # Existing containers
