@@ -44,6 +44,7 @@ _DEFAULTS = {
     "memory.oom.group": "0",
     "memory.swap.max": "max",
 }
+_WITHOUT_VALUES = (EntryState.SKIPPED, EntryState.MISSED)
 _NUMBERS = ("shares", "quota", "period", "memory limit")
 
 
@@ -231,7 +232,7 @@ class _ContainerReasons:
                 "runtime would have written by itself"
             )
         state = self._lifecycle.inventory.state_of(entry)
-        if state is EntryState.SKIPPED and entry.decision is None:
+        if state in _WITHOUT_VALUES and entry.decision is None:
             self._advice.append(
                 "set adopt.enabled: true to give it values while it runs, or have its "
                 "pod created again"

@@ -127,7 +127,7 @@ def test_without_what_a_decision_needs_it_is_said(tmp_path: Path) -> None:
 
 
 def test_a_container_that_was_created_without_nriplugin(tmp_path: Path) -> None:
-    """It is skipped; what it would get is not claimed to be applied."""
+    """It is missed; what it would get is not claimed to be applied."""
     runtime = ModelRuntime(str(tmp_path))
     runtime.create(APP)
     runtime.connect("{}")
