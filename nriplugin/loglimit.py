@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-# How many lines may come at once, and how many per second after that.
+# How many lines may come at once, and how many per second after that, unless a caller
+# gives other numbers.
 BURST = 20
 PER_SECOND = 1.0
 
@@ -26,20 +27,34 @@ class LimitedLog:
     """
 
     def __init__(
-        self, log: logging.Logger, clock: Callable[[], float] = monotonic
+        self,
+        log: logging.Logger,
+        clock: Callable[[], float] = monotonic,
+        *,
+        burst: int = BURST,
+        per_second: float = PER_SECOND,
     ) -> None:
+        """Allow so many lines at once, and so many per second after that."""
         self._log = log
         self._clock = clock
-        self._allowed = float(BURST)
+        self._burst = burst
+        self._per_second = per_second
+        self._allowed = float(burst)
         self._last = clock()
         self._left_out = 0
 
     def log(
-        self, level: int, line: str, *args: object, exc_info: Exception | None = None
+        self,
+        level: int,
+        line: str,
+        *args: object,
+        exc_info: Exception | None = None,
+        extra: Mapping[str, object] | None = None,
     ) -> None:
         """Log a line, or count it as left out."""
         now = self._clock()
-        self._allowed = min(BURST, self._allowed + (now - self._last) * PER_SECOND)
+        gained = (now - self._last) * self._per_second
+        self._allowed = min(self._burst, self._allowed + gained)
         self._last = now
         if self._allowed < 1:
             self._left_out += 1
@@ -48,4 +63,4 @@ class LimitedLog:
         if self._left_out:
             self._log.log(level, "%d lines like the next were left out", self._left_out)
             self._left_out = 0
-        self._log.log(level, line, *args, exc_info=exc_info)
+        self._log.log(level, line, *args, exc_info=exc_info, extra=extra)

@@ -45,6 +45,13 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep processes that a test starts away from this machine's state directory."""
+    directory = str(tmp_path_factory.mktemp("state"))
+    os.environ.setdefault("NRIPLUGIN_STATE_DIR", directory)
+
+
 def scope_of(test: str) -> str:
     """Return what a test must share a process with: its node, else its file."""
     node = OF_NODE.match(test)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from nriplugin.cli.daemon_options import add_daemon_arguments, services_of
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
-from nriplugin.daemon.assembly import process_on, run_process
+from nriplugin.daemon.assembly import process_on
+from nriplugin.daemon.serving import Instance, run_process
 from nriplugin.errors import ConfigError
 from nriplugin.sockets import SCHEME, parse_address, parse_mode
 from nriplugin.stopping import StopFlag
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    log_to_stderr(verbose=args.verbose)
+    log_to_stderr(verbose=args.verbose, form=args.log_format)
     listen = parse_address("--listen", args.listen)
     runtime = parse_address("--runtime", args.runtime)
     mode = parse_mode("--socket-mode", args.socket_mode)
@@ -86,6 +87,7 @@ def main(args: argparse.Namespace) -> int:
         "cri",
         read_only=args.read_only,
         config_path=args.config,
+        state_dir=args.state_dir,
         shadow=args.shadow,
     )
     if process.unreadable_because:
@@ -101,8 +103,8 @@ def main(args: argparse.Namespace) -> int:
         process.notify_serving()
         _log.info("serving %s for the runtime at %s", args.listen, args.runtime)
         stopping.wait()
-        _log.info("stopping")
 
     services = services_of(process, args)
-    run_process(process, door, serve, stopping.set, beside=services)
+    instance = Instance(runtime)
+    run_process(process, door, serve, stopping.set, instance=instance, beside=services)
     return 0

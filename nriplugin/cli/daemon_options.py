@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR
 from nriplugin.daemon.control_service import DEFAULT_CONTROL, serving_control
+from nriplugin.daemon.event_log_lines import logging_decisions
 from nriplugin.daemon.http_service import DEFAULT_HTTP, serving_http
 
 if TYPE_CHECKING:
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
 
 def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of every daemon."""
-    parser.add_argument("-v", "--verbose", action="store_true", help="log more details")
+    parser.add_argument(
+        *("-v", "--verbose"),
+        action="store_true",
+        help="also log each decision: files, values, handlers, what was skipped",
+    )
     parser.add_argument(
         "--log-format",
         choices=("text", "json"),
@@ -54,6 +60,12 @@ def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
         help="also serve throttling and OOM kills of single pods, of at most N of them",
     )
     parser.add_argument(
+        "--state-dir",
+        metavar="DIR",
+        help="directory of the journal, of the records about containers and of the "
+        f"lock against a second process (default: ${ENV_STATE_DIR}, or {STATE_DIR})",
+    )
+    parser.add_argument(
         "--shadow",
         action="store_true",
         help="decide, count and compare, but send and write nothing",
@@ -64,7 +76,12 @@ def services_of(
     process: DaemonProcess, args: argparse.Namespace
 ) -> list[AbstractContextManager[Any]]:
     """Return the services that the options ask for, to be entered by `run_process`."""
+    process.addresses = {
+        "control API": args.control or DEFAULT_CONTROL,
+        "HTTP": args.http or DEFAULT_HTTP,
+    }
     return [
+        logging_decisions(process.lifecycle.events, on=args.verbose),
         serving_control(process, args.control, args.control_group),
         serving_http(process, args.http, args.metrics_per_pod),
     ]

@@ -41,6 +41,7 @@ _TONES = {
     EventKind.MISSED: Tone.WARNING,
     EventKind.DRIFTED: Tone.WARNING,
     EventKind.WITHDRAWN: Tone.WARNING,
+    EventKind.STOPPING: Tone.WARNING,
     EventKind.REJECTED: Tone.BAD,
     EventKind.DISCONNECTED: Tone.BAD,
     EventKind.ADOPTED: Tone.GOOD,

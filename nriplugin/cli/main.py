@@ -35,6 +35,7 @@ COMMANDS = {
     "why": "show why the files of a container hold what they hold",
     "events": "stream the decisions and other events of the running daemon",
     "reload": "have the running daemon read its configuration again",
+    "withdraw": "end all decisions of the running daemon and take back its writes",
     "restore": "write back what every cgroup file held before nriplugin changed it",
     "hook": "run as an OCI hook, for runtimes without NRI, or install the hook",
     "doctor": "check this node and say what is in nriplugin's way",

@@ -171,11 +171,15 @@ def print_json(
     value: object, *, indent: int | None = None, flush: bool = False
 ) -> None:
     """Print a value as JSON, in ASCII."""
+    for line in as_json(value, indent=indent).split("\n"):
+        print_line(line, flush=flush)
+
+
+def as_json(value: object, *, indent: int | None = None) -> str:
+    """Return a value as JSON, in ASCII."""
     import json  # late: most commands print text
 
-    text = json.dumps(_without_surrogates(value), indent=indent)
-    for line in text.split("\n"):
-        print_line(line, flush=flush)
+    return json.dumps(_without_surrogates(value), indent=indent)
 
 
 def print_yaml(value: object, *, flush: bool = False) -> None:

@@ -41,23 +41,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Restore and print a table; return 1 if a file could not be written back."""
-    directory = configured_state_directory(args.state_dir)
-    findings: list[Finding] = []
-    named_by = "--state-dir"
-    if not args.state_dir and os.environ.get(ENV_STATE_DIR):
-        named_by = ENV_STATE_DIR
-    if _has_journal(directory, named_by):
-        node = node_of(args)
-        with node.open_files() as files, Journal(directory) as journal:
-            tree = Tree(files, node.version.number)
-            findings = restore(tree, journal, node.writer(), dry_run=args.dry_run)
+    findings = find(args)
     if args.json:
         print_json([finding.as_dict() for finding in findings])
     elif findings:
         _print_table(findings, args.dry_run)
     else:
+        directory = configured_state_directory(args.state_dir)
         print_line(f"nothing to restore: {directory} has no journal with entries")
     return int(any(finding.action is Action.FAILED for finding in findings))
+
+
+def find(args: argparse.Namespace) -> list[Finding]:
+    """Restore, unless it is a dry run; return what was found about each file.
+
+    Raises:
+        ConfigError: the state directory is none, or may not be used.
+        JournalError: the journal cannot be read or written.
+    """
+    directory = configured_state_directory(args.state_dir)
+    named_by = "--state-dir"
+    if not args.state_dir and os.environ.get(ENV_STATE_DIR):
+        named_by = ENV_STATE_DIR
+    if not _has_journal(directory, named_by):
+        return []
+    node = node_of(args)
+    with node.open_files() as files, Journal(directory) as journal:
+        tree = Tree(files, node.version.number)
+        return restore(tree, journal, node.writer(), dry_run=args.dry_run)
 
 
 def _has_journal(directory: str, named_by: str) -> bool:

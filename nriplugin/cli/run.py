@@ -14,7 +14,8 @@ from google.protobuf.internal import api_implementation
 from nriplugin.cli.daemon_options import add_daemon_arguments, services_of
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.logs import log_to_stderr
-from nriplugin.daemon.assembly import process_on, run_process
+from nriplugin.daemon.assembly import process_on
+from nriplugin.daemon.serving import Instance, run_process
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.doors.nri.responses import adjustment
 from nriplugin.errors import ConfigError
@@ -22,6 +23,7 @@ from nriplugin.nri.launch import (
     DEFAULT_INDEX,
     DEFAULT_NAME,
     DEFAULT_SOCKET,
+    MAX_SOCKET_BYTES,
     launch_from,
 )
 from nriplugin.nri.runner import Runner
@@ -64,15 +66,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    log_to_stderr(verbose=args.verbose)
+    log_to_stderr(verbose=args.verbose, form=args.log_format)
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
+    longest = MAX_SOCKET_BYTES
+    if len(os.fsencode(launch.socket_path)) > longest:
+        raise ConfigError(
+            f"--nri-socket: {launch.socket_path!r}, expected at most {longest} bytes"
+        )
     process = process_on(
         node_of(args),
         "nri",
         read_only=args.read_only,
         config_path=args.config,
+        state_dir=args.state_dir,
         render=adjustment,
         shadow=args.shadow,
     )
@@ -101,6 +109,15 @@ def main(args: argparse.Namespace) -> int:
                 "expected a socket that can be dialled"
             ) from exc
 
-    services = services_of(process, args)
-    run_process(process, plugin, serve, runner.stop, beside=services)
+    # A plugin that the runtime has launched does not know the runtime's socket.
+    socket_path = launch.socket_path or DEFAULT_SOCKET
+    launched = launch.inherited_fd is not None
+    run_process(
+        process,
+        plugin,
+        serve,
+        runner.stop,
+        instance=Instance(socket_path, launched=launched),
+        beside=services_of(process, args),
+    )
     return 0

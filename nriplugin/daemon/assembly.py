@@ -1,46 +1,27 @@
-"""Builds and runs the parts that the processes of `run` and `cri-proxy` both have.
+"""Builds the parts that the processes of `run` and `cri-proxy` both have.
 
 `process_on` reads the facts about the node and builds the life-cycle that a door
-decides with. `run_process` runs a door: it applies the configuration, starts the watch
-of the configuration file, handles signals, and stops everything in a fixed order.
+decides with. serving.py runs a door with it.
 """
 
 from __future__ import annotations
 
-import gc
 import os
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.journal import DATABASE
 from nriplugin.daemon.background import BackgroundThread
 from nriplugin.daemon.process import DaemonProcess
-from nriplugin.daemon.systemd_notify import SystemdNotifier
 from nriplugin.errors import CgroupError
 from nriplugin.node.facts import node_facts
 from nriplugin.node.ownership_records import OwnershipRecords
 from nriplugin.node.state_directory import state_directory
 from nriplugin.state.lifecycle import Lifecycle
-from nriplugin.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-
     from nriplugin.cgroup.locate.detect import DetectedNode
-    from nriplugin.config import Config
     from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.state.lifecycle import Render
-
-
-class Served(Protocol):
-    """A door, as the process sees it."""
-
-    def apply(self, config: Config) -> None:
-        """Put a configuration in force, also while serving."""
-
-    def close(self) -> None:
-        """End everything that the door has started."""
 
 
 def process_on(
@@ -49,6 +30,7 @@ def process_on(
     *,
     read_only: bool,
     config_path: str | None,
+    state_dir: str | None = None,
     render: Render | None = None,
     shadow: bool = False,
 ) -> DaemonProcess:
@@ -59,25 +41,34 @@ def process_on(
         door: `nri` or `cri`.
         read_only: whether direct writes are forbidden.
         config_path: the configuration file; None for the defaults.
+        state_dir: the value of `--state-dir`, if it was given.
         render: makes the door's response from a decision.
         shadow: whether decisions are for show alone, whatever the file says.
     """
     background = BackgroundThread()
+    directory = state_directory(node, state_dir)
     lifecycle, unreadable, unwritable = _lifecycle_on(
-        node, background, read_only=read_only, render=render, shadow=shadow
+        *(node, background, directory),
+        read_only=read_only,
+        render=render,
+        shadow=shadow,
     )
-    return DaemonProcess(
+    process = DaemonProcess(
         *(door, lifecycle, background),
         read_only=read_only,
         unreadable_because=unreadable,
         unwritable_because=unwritable,
         config_path=config_path,
     )
+    process.state_directory = directory
+    process.driver_evidence = node.driver.rungs[-1].evidence
+    return process
 
 
 def _lifecycle_on(
     node: DetectedNode,
     background: BackgroundThread,
+    directory: str | None,
     *,
     read_only: bool,
     render: Render | None,
@@ -87,7 +78,6 @@ def _lifecycle_on(
 
     Either reason is empty if they can.
     """
-    directory = state_directory(node)
     records = None if directory is None else OwnershipRecords(directory)
     try:
         tree = node.open_tree()
@@ -111,7 +101,7 @@ def _lifecycle_on(
         # Imported only here: most nodes need no direct writes, and so no journal.
         from nriplugin.node.direct_writes import DirectWriter
 
-        return DirectWriter.of(node, tree)
+        return DirectWriter.of(node, tree, directory)
 
     # If an earlier process has left a journal, its direct writes may have to be taken
     # back, so the writer is opened under any configuration.
@@ -130,56 +120,3 @@ def _lifecycle_on(
     if written_before:
         lifecycle.open_writer()
     return lifecycle, "", unwritable
-
-
-def run_process(
-    process: DaemonProcess,
-    served: Served,
-    serve: Callable[[], None],
-    stop: Callable[[], None],
-    *,
-    beside: Iterable[AbstractContextManager[Any]] = (),
-) -> None:
-    """Serve until SIGTERM or SIGINT.
-
-    At the end the configuration watch stops first, then the services `beside`, and then
-    the door, so that nothing is applied to a door that is closed.
-
-    Args:
-        process: the daemon's parts, as `process_on` has made them.
-        served: the door.
-        serve: blocks until `stop` is called; calls `process.notify_serving` once the
-            daemon serves its sockets.
-        stop: ends `serve`; called by a signal handler.
-        beside: other services of the process, entered before the door serves.
-
-    Raises:
-        NRIPluginError: the configuration is wrong, or the door cannot serve.
-    """
-    notifier = SystemdNotifier(process, os.environ)
-    process.notify_serving = notifier.serving
-    with ExitStack() as stack:
-        stack.enter_context(stopping_on_signals(stop))
-        stack.enter_context(closing(served))
-        for service in beside:
-            stack.enter_context(service)
-        if process.config.path:
-            # Imported only here: without a file, no YAML parser is needed.
-            from nriplugin.config import parse_config
-            from nriplugin.daemon.config_watch import ConfigWatch, watching
-
-            watch = process.config_watch = ConfigWatch(
-                *(process.config.path, parse_config, served.apply),
-                status=process.config,
-                reloading=notifier.reloading,
-            )
-            served.apply(watch.initial())
-            stack.enter_context(watching(watch))
-        else:
-            process.lifecycle.verifier.schedule(process.background)
-        # Imported modules are never freed: keep the garbage collector from examining
-        # them during requests.
-        gc.collect()
-        gc.freeze()
-        stack.enter_context(notifier)
-        serve()

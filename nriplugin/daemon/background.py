@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# How long the end of the process waits for jobs. kubelet and systemd give a process
+# longer than that before they kill it.
+STOP_LIMIT_S = 5.0
+
 
 class BackgroundThread:
     """Runs jobs one at a time. Any thread may hand over jobs."""
@@ -45,6 +49,7 @@ class BackgroundThread:
         self.busy_since: float | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._until = 0.0  # when stopping: no job begins after this
 
     def soon(self, job: Job) -> None:
         """Run a job as soon as the jobs before it are done."""
@@ -78,14 +83,27 @@ class BackgroundThread:
         if job is not None:
             self.soon(_look_at_the_time)
 
-    def stop(self) -> None:
-        """End the thread, if it was started, after its present job; drop all others."""
+    def stop(self, limit_s: float = STOP_LIMIT_S) -> bool:
+        """End the thread, if it was started, after the jobs that are to run soon.
+
+        These finish requests that were answered: they store records and do the last
+        direct writes of an update. All other jobs are dropped, and so are those that
+        have not begun after `limit_s`. Returns whether the thread has ended by then.
+        """
         with self._lock:
+            self._until = self._clock() + limit_s
             self._stopping = True
             thread = self._thread
-        if thread is not None:
-            self._soon.put(_look_at_the_time)
-            thread.join()
+        if thread is None:
+            return True
+        self._soon.put(_look_at_the_time)
+        thread.join(limit_s)
+        ended, waiting = not thread.is_alive(), self._soon.qsize()
+        if not ended:
+            _log.warning("a background job does not end; %d others wait", waiting)
+        elif waiting:
+            _log.warning("%d background jobs were dropped", waiting)
+        return ended
 
     @property
     def busy_s(self) -> float:
@@ -112,8 +130,10 @@ class BackgroundThread:
             try:
                 job = self._soon.get(timeout=self._seconds_to_next())
             except Empty:
+                if self._stopping:
+                    return
                 job = self._due()
-            if self._stopping:
+            if self._stopping and self._clock() >= self._until:
                 return
             self.busy_since = self._clock()
             try:
@@ -123,6 +143,8 @@ class BackgroundThread:
             self.busy_since = None
 
     def _seconds_to_next(self) -> float | None:
+        if self._stopping:
+            return 0.0
         with self._lock:
             times = [self._next_paced] if self._paced else []
             times += [due for _, _, due in self._periodic.values()]

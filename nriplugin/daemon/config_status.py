@@ -46,6 +46,7 @@ class ConfigStatus:
         self._events = events
         self.path = path
         self.hash = ""  # of the text in force; empty for the defaults
+        self.changes = ""  # what the newest text in force has changed
         self.since = clock()
         self.reloads = 0  # texts that came into force after the first one
         self.failures = 0
@@ -59,7 +60,8 @@ class ConfigStatus:
         self.error = ""
         if not first:
             self.reloads += 1
-            self._note(EventKind.RELOADED, f"{self.path}: {self.hash}")
+            changes = f": {self.changes}" if self.changes else ""
+            self._note(EventKind.RELOADED, f"{self.path}: {self.hash}{changes}")
 
     def refused(self, reason: str) -> None:
         """Note that the newest text is not in force."""

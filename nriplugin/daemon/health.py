@@ -41,6 +41,8 @@ def ready(process: DaemonProcess) -> list[str]:
     """
     if process.withdrawn:
         return ["withdrawn: nothing is decided any more"]
+    if process.waits:
+        return [f"another process of nriplugin still serves: {process.waits}"]
     connection = process.lifecycle.connection
     if connection.since is None:
         return [f"not connected to the runtime: {connection.reason}"]

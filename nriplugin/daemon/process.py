@@ -6,7 +6,7 @@ of them may be read from any thread.
 
 from __future__ import annotations
 
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from nriplugin.daemon.config_status import ConfigStatus
@@ -48,6 +48,8 @@ class DaemonProcess:
             config_path: the configuration file, if there is one.
         """
         self.started_at = time()
+        # The wall clock may be set meanwhile, so `uptime_s` uses another one.
+        self._began = monotonic()
         self.door = door
         self.lifecycle = lifecycle
         self.background = background
@@ -69,6 +71,34 @@ class DaemonProcess:
         self.notify_serving: Callable[[], None] = _nobody
         # Whether the operator has ended all decisions (`nriplugin withdraw`).
         self.withdrawn = False
+        # Where the state is kept; None for a node that is a copy of cgroups.
+        self.state_directory: str | None = None
+        # How the cgroup driver was found.
+        self.driver_evidence = ""
+        # By the name of a service, the address at which it is served, or `off`.
+        self.addresses: dict[str, str] = {}
+        # For whom this process waits before it serves, as a sentence without a
+        # subject; empty if it waits for nobody.
+        self.waits = ""
+
+    @property
+    def uptime_s(self) -> float:
+        """Return how long the process has been running."""
+        return monotonic() - self._began
+
+    @property
+    def direct_writes_off_because(self) -> str:
+        """Return why the daemon writes to no cgroup itself; empty if it may."""
+        lifecycle = self.lifecycle
+        if self.withdrawn:
+            return "withdrawn: nothing is decided any more"
+        if lifecycle.pending.writer is not None:
+            return ""
+        return (
+            self.unwritable_because
+            or lifecycle.writer_problem
+            or "nothing in the configuration needs them"
+        )
 
 
 def _nobody() -> None:

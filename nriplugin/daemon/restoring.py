@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal.restore import Finding
     from nriplugin.daemon.process import DaemonProcess
 
+# The status of a file in a dry run that would be restored.
+WOULD = "would be restored"
+
 
 def restore(process: DaemonProcess, *, dry_run: bool) -> control.RestoreResponse:
     """Write back every original whose file still holds a value of nriplugin.
@@ -37,7 +40,7 @@ def restored_file(found: Finding, *, dry_run: bool) -> control.RestoredFile:
     cgroup, _, file = found.path.rpartition("/")
     status = str(found.action)
     if dry_run and found.action is Action.RESTORED:
-        status = "would be restored"
+        status = WOULD
     return control.RestoredFile(
         cgroup=cgroup,
         file=file,

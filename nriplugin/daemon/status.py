@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from math import isinf
-from time import time
 from typing import TYPE_CHECKING
 
 from nriplugin import __version__
@@ -111,14 +110,7 @@ def configuration_status(process: DaemonProcess) -> control.ConfigurationStatus:
 
 def direct_writes_off_because(process: DaemonProcess) -> str:
     """Return why the daemon writes to no cgroup itself; empty if it may."""
-    lifecycle = process.lifecycle
-    if lifecycle.pending.writer is not None:
-        return ""
-    if process.unwritable_because:
-        return process.unwritable_because
-    if lifecycle.writer_problem:
-        return lifecycle.writer_problem
-    return "nothing in the configuration needs them"
+    return process.direct_writes_off_because
 
 
 def _node_status(process: DaemonProcess) -> control.NodeStatus:
@@ -235,5 +227,5 @@ def _process_status(process: DaemonProcess) -> control.ProcessStatus:
         threads=int(fields["Threads"]),
         # Less the descriptor of this very listing.
         open_files=len(os.listdir(_OPEN_FILES)) - 1,
-        uptime_seconds=time() - process.started_at,
+        uptime_seconds=process.uptime_s,
     )

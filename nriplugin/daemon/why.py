@@ -44,6 +44,7 @@ _DEFAULTS = {
     "memory.oom.group": "0",
     "memory.swap.max": "max",
 }
+_WITHOUT_VALUES = (EntryState.SKIPPED, EntryState.MISSED)
 _NUMBERS = ("shares", "quota", "period", "memory limit")
 
 
@@ -238,8 +239,7 @@ class _ContainerReasons:
                 "end shadow mode (--shadow, or shadow: true in the configuration) to "
                 "have containers that are created from then on get these values"
             )
-        unmanaged = state is EntryState.SKIPPED and entry.decision is None
-        if unmanaged or state is EntryState.MISSED:
+        if state in _WITHOUT_VALUES and entry.decision is None:
             self._advice.append(
                 "set adopt.enabled: true to give it values while it runs, or have its "
                 "pod created again"

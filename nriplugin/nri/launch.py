@@ -29,6 +29,9 @@ DEFAULT_NAME = "nriplugin"
 # plugin sets, because an OCI runtime writes `unified` last.
 DEFAULT_INDEX = "99"
 
+# struct sockaddr_un has 108 bytes for the path, with a zero at the end.
+MAX_SOCKET_BYTES = 107
+
 ENV_NAME = "NRI_PLUGIN_NAME"
 ENV_INDEX = "NRI_PLUGIN_IDX"
 ENV_SOCKET = "NRI_PLUGIN_SOCKET"

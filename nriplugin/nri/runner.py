@@ -29,9 +29,44 @@ from nriplugin.nri.stats import Stats
 from nriplugin.stopping import StopFlag, stopping_on_signals
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nriplugin.nri.plugin import Plugin
 
 _log = logging.getLogger(__name__)
+
+
+# How often the log says that the runtime is still away.
+REMIND_S = 600.0
+
+
+class Trouble:
+    """Logs why there is no connection: once per reason, and then rarely."""
+
+    def __init__(
+        self, socket_path: str, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._socket_path = socket_path
+        self._clock = clock
+        self._reason = ""
+        self._began = self._said = clock()
+        self._attempts = 0
+
+    def note(self, reason: str, *, connected: bool) -> None:
+        """Take note of a connection that has ended, or of one that was not made."""
+        now = self._clock()
+        if connected or not self._attempts:
+            self._reason, self._began, self._attempts = "", now, 0
+        self._attempts += 1
+        if reason != self._reason:
+            self._reason, self._said = reason, now
+            _log.warning("not connected to %s: %s", self._socket_path, reason)
+        elif now - self._said >= REMIND_S:
+            self._said = now
+            _log.warning(
+                "not connected to %s for %.0f s, after %d attempts: %s",
+                *(self._socket_path, now - self._began, self._attempts, reason),
+            )
 
 
 class Runner:
@@ -57,7 +92,7 @@ class Runner:
                 itself.
         """
         backoff = Backoff()
-        trouble = ""
+        trouble = Trouble(self._launch.socket_path)
         while not self._stopped.is_set():
             lived_s, reason = self._connect_and_serve()
             if self._launch.inherited_fd is not None:
@@ -65,13 +100,7 @@ class Runner:
                 return
             if self._stopped.is_set():
                 return
-            if lived_s is not None:
-                trouble = ""
-            if reason != trouble:  # one line per reason, not one per attempt
-                _log.warning(
-                    "not connected to %s: %s", self._launch.socket_path, reason
-                )
-                trouble = reason
+            trouble.note(reason, connected=lived_s is not None)
             self._stopped.wait(backoff.next_delay_s(lived_s))
 
     def stop(self) -> None:

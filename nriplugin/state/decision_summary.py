@@ -28,6 +28,8 @@ class DecisionSummary(NamedTuple):
     reasons: tuple[Why, ...]
     # One text for each setting that was refused or had no effect; refusals first.
     skipped: tuple[str, ...]
+    # Those of `files` that only a direct write sets: the runtime does not know them.
+    direct: tuple[str, ...] = ()
 
     def why(self, file: str) -> Why | None:
         """Return the reason of a file's value; None if the summary lacks the file."""
@@ -39,8 +41,11 @@ def summarise(decision: Decision) -> DecisionSummary:
     if decision.shadow is not None:
         decision = decision.shadow
     reasons = {file: decision.why(file) for file in decision.files}
+    direct = []
     for write in decision.writes:
         if write.level is Level.CONTAINER:
+            if write.file not in reasons:
+                direct.append(intern(write.file))
             reasons[write.file] = write.why
     refused = [f"{one.handler}: {one.text}" for one in decision.refused]
     left = [f"{one.what}: {one.why}" for one in decision.left]
@@ -49,6 +54,7 @@ def summarise(decision: Decision) -> DecisionSummary:
         tuple(reasons),
         tuple([_shared(why) for why in reasons.values()]),
         tuple([intern(text) for text in refused + left]),
+        tuple(direct),
     )
 
 

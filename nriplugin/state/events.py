@@ -38,6 +38,7 @@ class EventKind(StrEnum):
     CONNECTED = "connected"  # to the runtime
     DISCONNECTED = "disconnected"
     WITHDRAWN = "withdrawn"  # direct writes were put back, nothing is decided any more
+    STOPPING = "stopping"  # the process was told to end
 
 
 class Event(NamedTuple):

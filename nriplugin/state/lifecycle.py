@@ -103,6 +103,7 @@ class Lifecycle:
         self._always_shadow = shadow
         config = DEFAULT_CONFIG.in_shadow() if shadow else DEFAULT_CONFIG
         self.plans = CurrentPlan(facts, config)
+        self.config: Config | None = None  # the one in force; None for the defaults
         self.inventory = Inventory()
         self.log = DecisionLog()
         self.events = EventLog()
@@ -127,10 +128,25 @@ class Lifecycle:
         self._opening = threading.Lock()
 
     def close(self) -> None:
-        """Stop the background work, then close the writer, which that work uses."""
-        self.scheduler.stop()
-        if self.pending.writer is not None:
+        """Finish the background work, then close the writer, which that work uses.
+
+        If a job does not end, the writer stays open: the job may be using it.
+        """
+        ended = self.scheduler.stop()
+        if ended and self.pending.writer is not None:
             self.pending.writer.close()
+
+    def withdraw(self) -> None:
+        """Set no values any more, until the process ends; see `CurrentPlan`.
+
+        Direct writes stay possible, because the end of a value may need one: a burst
+        has to be lowered before a quota.
+        """
+        self.plans.withdraw()
+        self.pending.abandon()
+        # Corrections that are on their way would write what is about to be put back.
+        self.scheduler.paced((), 1)
+        self.verifier.end(self.scheduler)
 
     # The plan
 
@@ -150,6 +166,7 @@ class Lifecycle:
             if self._needs_writer(config):
                 self.open_writer()
             self.plans.apply(config.engine)
+            self.config = config
             self.shadow.configure(config.engine)
 
     def effective(self, config: Config) -> Config:

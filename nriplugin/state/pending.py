@@ -367,6 +367,12 @@ class PendingWrites:
         for one in self.writer.claims.end_in(pod):
             log_failures(self.writer.lower(one))
 
+    def abandon(self) -> None:
+        """Drop the writes of decisions that were made so far and are not done yet."""
+        self._starting.clear()
+        for update in list(self._updates.values()):
+            update.writes = ()
+
     def keep_only(self, container_ids: Collection[str]) -> None:
         """Drop what an ended connection to the runtime has left unfinished.
 

@@ -26,17 +26,26 @@ if TYPE_CHECKING:
 class Plan:
     """All inputs of a decision except the pod and the container."""
 
-    __slots__ = ("cache", "config", "curves", "facts", "inactive", "numbers_only")
+    __slots__ = (
+        *("cache", "config", "curves", "facts", "inactive", "numbers_only"),
+        *("silent",),
+    )
 
     def __init__(
         self,
         config: EngineConfig = DEFAULT_CONFIG,
         facts: NodeFacts | None = None,
         curves: Mapping[str, Curve] | None = None,
+        *,
+        silent: bool = False,
     ) -> None:
         """Combine a configuration, facts, and the curves of pods by their UID.
 
-        `curves` has only the pods whose containers follow another curve than the node.
+        Args:
+            config: the configuration.
+            facts: the facts about the node.
+            curves: only those pods whose containers follow another curve than the node.
+            silent: whether another process of nriplugin makes all decisions.
         """
         self.config = config
         self.facts = facts = facts or NodeFacts()
@@ -46,6 +55,9 @@ class Plan:
         # with cgroup v1.
         nothing_on = not base.active and not config.rules
         self.inactive = nothing_on or facts.cgroup_version != 2
+        # Whether requests about existing containers get no answer, either: on a node
+        # with cgroup v1, or because another process of nriplugin answers them.
+        self.silent = silent or facts.cgroup_version != 2
         # Whether a decision depends on the container's numbers alone, so that its pod
         # need not be read. Under systemd, crun needs a direct write for a weight that
         # its own curve would not give, so the decision depends on the pod's runtime.
@@ -61,27 +73,60 @@ class Plan:
 
 
 class CurrentPlan:
-    """The plan in force: read by request threads, replaced by any thread."""
+    """The plan in force: read by request threads, replaced by any thread.
 
-    __slots__ = ("_replacing", "now")
+    A process that was withdrawn has a plan in which every handler is off, whatever is
+    applied later. Such a plan sets no value on a new container. It still answers the
+    update of a container that has values of nriplugin's: with the converted request,
+    and with the end of every other value. Without an answer the runtime would write
+    those values over kubelet's new numbers, and the resize would be lost.
+
+    A process that is silent has no part in decisions at all, because another process of
+    nriplugin makes them.
+    """
+
+    __slots__ = ("_config", "_facts", "_replacing", "_silent", "now", "withdrawn")
 
     def __init__(
         self, facts: NodeFacts | None = None, config: EngineConfig = DEFAULT_CONFIG
     ) -> None:
         """Begin with a configuration, which is the default one if none is given."""
         self._replacing = threading.Lock()
+        self.withdrawn = False
+        self._silent = False
         self.now = Plan(config, facts)
+        # As given; the plan has others if the process is withdrawn.
+        self._config = self.now.config
+        self._facts = self.now.facts
 
     def apply(self, config: EngineConfig) -> None:
         """Put a configuration in force; the facts stay."""
         with self._replacing:
-            self.now = Plan(config, self.now.facts, self.now.curves)
+            self._config = config
+            self._replace(self.now.curves)
 
     def learn(
         self, facts: Mapping[str, Any], curves: Mapping[str, Curve] | None = None
     ) -> None:
         """Replace facts, given by their names in NodeFacts, and the curves of pods."""
         with self._replacing:
-            now = self.now
-            curves = now.curves if curves is None else curves
-            self.now = Plan(now.config, now.facts._replace(**facts), curves)
+            self._facts = self._facts._replace(**facts)
+            self._replace(self.now.curves if curves is None else curves)
+
+    def withdraw(self) -> None:
+        """Decide nothing any more, but for updates of containers with own values."""
+        with self._replacing:
+            self.withdrawn = True
+            self._replace(self.now.curves)
+
+    def set_silent(self, silent: bool) -> None:
+        """Begin or end to leave all decisions to another process."""
+        with self._replacing:
+            self._silent = silent
+            self._replace(self.now.curves)
+
+    def _replace(self, curves: Mapping[str, Curve]) -> None:
+        config, facts = self._config, self._facts
+        if self.withdrawn or self._silent:
+            config = config.without_handlers()
+        self.now = Plan(config, facts, curves, silent=self._silent)

@@ -31,5 +31,8 @@ class Scheduler(Protocol):
         None in place of a job ends that.
         """
 
-    def stop(self) -> None:
-        """End after the job that is running; all other jobs are dropped."""
+    def stop(self) -> bool:
+        """Finish the jobs that are to run soon, and drop all others.
+
+        Returns whether they have ended within a few seconds.
+        """

@@ -90,6 +90,7 @@ class Verifier:
         self._shadow = ShadowComparison(inventory, shadow)
         self._limited = LimitedLog(_log)
         self._interval_s = 0.0
+        self._ended = False
         self._next_round = 0.0
         # IDs that were taken off `to_verify` at the last look and at earlier ones, and
         # those that are left of the present round.
@@ -124,13 +125,18 @@ class Verifier:
 
         `repairs` is whether drift is also put right.
         """
-        on = interval_s > 0 and self._tree is not None
-        self.repairs.enabled = repairs
+        on = interval_s > 0 and self._tree is not None and not self._ended
+        self.repairs.enabled = repairs and not self._ended
         self._interval_s = self._counts.interval_s = interval_s if on else 0.0
         self._next_round = self.clock() + interval_s
         scheduler.every(TICK_S, self.look if on else None, "verify")
         if not on:
             scheduler.soon(self._forget_all)
+
+    def end(self, scheduler: Scheduler) -> None:
+        """Compare nothing any more, whatever configuration comes: values go back."""
+        self._ended = True
+        self.schedule(scheduler, 0)
 
     def compare_all_soon(self) -> None:
         """Have the next look begin with all containers; any thread may call it."""

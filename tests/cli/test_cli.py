@@ -46,7 +46,7 @@ def test_help_is_there(command: list[str]) -> None:
         (["run", "--idx", "5"], "idx: '5', expected two digits"),
         (["run", "-name", "a,b"], "name: 'a,b', expected letters"),
         (["run", "--config", "/nonexistent/x.yaml"], "/nonexistent/x.yaml"),
-        (["run", "--nri-socket", "x" * 200], "--nri-socket: x"),
+        (["run", "--nri-socket", "x" * 200], "--nri-socket: 'x"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(

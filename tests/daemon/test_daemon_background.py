@@ -121,8 +121,8 @@ def test_without_a_job_there_is_no_thread() -> None:
     background.stop()
 
 
-def test_the_end_comes_after_the_job_under_way() -> None:
-    """Jobs that have not begun are dropped, so that a shutdown is quick."""
+def test_the_end_comes_after_the_jobs_that_run_soon() -> None:
+    """They store what requests have left to store; jobs for later are dropped."""
     background = BackgroundThread()
     begun, go_on = threading.Event(), threading.Event()
     done: list[str] = []
@@ -136,19 +136,66 @@ def test_the_end_comes_after_the_job_under_way() -> None:
     for _ in range(3):
         background.soon(lambda: done.append("second"))
     background.paced([lambda: done.append("later")], 1000)
+    background.after(0, lambda: done.append("after"))
+    background.every(0.001, lambda: done.append("again"), "again")
     assert begun.wait(PATIENCE_S)
-    stopping = threading.Thread(target=background.stop)
+    ends: list[bool] = []
+    stopping = threading.Thread(target=lambda: ends.append(background.stop(PATIENCE_S)))
     stopping.start()
     wait_until(lambda: background._stopping)
     go_on.set()
     stopping.join(PATIENCE_S)
     assert not stopping.is_alive()
-    assert done == ["first"]
+    assert done == ["first", "second", "second", "second"]
+    assert ends == [True]
     ended = background._thread
     background.soon(lambda: done.append("after"))
     assert background._thread is ended  # and no other is begun
     background.stop()
-    assert done == ["first"]
+
+
+def test_the_end_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    """A job that hangs is left alone after a while, and the log says so."""
+    background = BackgroundThread()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hanging() -> None:
+        begun.set()
+        go_on.wait(PATIENCE_S)
+
+    background.soon(hanging)
+    background.soon(lambda: None)
+    assert begun.wait(PATIENCE_S)
+    assert not background.stop(limit_s=0.01)
+    assert "a background job does not end" in caplog.text
+    go_on.set()
+
+
+def test_jobs_that_are_too_many_for_the_end_are_dropped_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No job begins when the time is over."""
+    clock = Clock()
+    background = BackgroundThread(clock)
+    begun, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def slow() -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        clock.now += PATIENCE_S + 1
+        done.append("slow")
+
+    background.soon(slow)
+    background.soon(lambda: done.append("late"))
+    assert begun.wait(PATIENCE_S)
+    stopping = threading.Thread(target=background.stop, args=[PATIENCE_S])
+    stopping.start()
+    wait_until(lambda: background._stopping)
+    go_on.set()
+    stopping.join(PATIENCE_S)
+    assert done == ["slow"]
+    assert "1 background jobs were dropped" in caplog.text
 
 
 def test_paced_jobs_come_one_by_one() -> None:

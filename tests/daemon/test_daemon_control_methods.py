@@ -178,16 +178,14 @@ def test_without_direct_writes_nothing_is_restored(tmp_path: Path) -> None:
         assert not client.restore().files
 
 
-def test_withdraw_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """daemon/withdrawal.py does it; a build without it says so."""
-    monkeypatch.setitem(sys.modules, "nriplugin.daemon.withdrawal", None)
-    request = control.WithdrawRequest(dry_run=True)
-    with (
-        controlled(daemon_of(plugin_on().lifecycle), tmp_path) as client,
-        pytest.raises(grpc.RpcError) as raised,
-    ):
-        client.call(f"/{SERVICE}/Withdraw", request, control.WithdrawResponse)
-    assert details(raised).startswith("UNIMPLEMENTED: withdraw")
+def test_withdraw_is_passed_on(tmp_path: Path) -> None:
+    """daemon/withdrawal.py does it; a dry run changes nothing."""
+    process = daemon_of(plugin_on().lifecycle)
+    with controlled(process, tmp_path) as client:
+        for dry_run in (True, False):
+            request = control.WithdrawRequest(dry_run=dry_run)
+            client.call(f"/{SERVICE}/Withdraw", request, control.WithdrawResponse)
+            assert process.withdrawn is not dry_run
 
 
 # A service that cannot be on

@@ -18,6 +18,7 @@ from nriplugin.errors import ConfigError
 from nriplugin.nri import Plugin, Runner
 from nriplugin.nri.backoff import Backoff
 from nriplugin.nri.launch import Launch, launch_from
+from nriplugin.nri.runner import REMIND_S, Trouble
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 from nriplugin.stopping import stopping_on_signals
 
@@ -285,3 +286,24 @@ def test_importing_the_sdk_stays_small() -> None:
     )
     loaded = set(done.stdout.split())
     assert not loaded & {"asyncio", "ssl", "yaml", "msgspec", "grpc", "sqlite3"}
+
+
+def test_a_runtime_that_is_away_is_logged_rarely(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once per reason, and then every few minutes with the number of attempts."""
+    now = [100.0]
+    trouble = Trouble("/nri.sock", lambda: now[0])
+    for _ in range(3):
+        trouble.note("No such file", connected=False)
+        now[0] += 1.0
+    trouble.note("refused", connected=False)
+    now[0] += REMIND_S
+    trouble.note("refused", connected=False)
+    assert caplog.messages == [
+        "not connected to /nri.sock: No such file",
+        "not connected to /nri.sock: refused",
+        "not connected to /nri.sock for 603 s, after 5 attempts: refused",
+    ]
+    trouble.note("refused", connected=True)  # a connection that has worked
+    assert caplog.messages[3:] == ["not connected to /nri.sock: refused"]

@@ -41,6 +41,8 @@ STATE_DIR = "/var/lib/nriplugin"
 DATABASE = "journal.db"
 # The directory beside the journal in which `node` keeps records about containers.
 RECORDS = "managed"
+# The names of the daemon's lock files beside the journal begin with this.
+INSTANCE_PREFIX = "instance."
 ENV_STATE_DIR = "NRIPLUGIN_STATE_DIR"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 

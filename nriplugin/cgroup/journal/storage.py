@@ -17,13 +17,14 @@ import sqlite3
 from contextlib import suppress
 from errno import EACCES
 
-from nriplugin.cgroup.journal.journal import DATABASE, RECORDS
+from nriplugin.cgroup.journal.journal import DATABASE, INSTANCE_PREFIX, RECORDS
 from nriplugin.errors import JournalError
 
 VERSION = 1
 
 _LOCK = "journal.lock"
-# The names of all files of the journal begin with this.
+# The names of all files of the journal begin with this. The directory may also hold
+# the records of containers and the locks of daemons.
 _PREFIX = "journal."
 # SQLite keeps these files beside the database while it is open.
 _BESIDE = ("-wal", "-shm")
@@ -59,7 +60,8 @@ def open_lock(directory: str) -> int:
     """
     os.makedirs(directory, mode=0o700, exist_ok=True)
     names = os.listdir(directory)
-    if all(name.startswith(_PREFIX) or name == RECORDS for name in names):
+    own = _PREFIX, INSTANCE_PREFIX
+    if all(name.startswith(own) or name == RECORDS for name in names):
         _close_to_others(directory)
     path = os.path.join(directory, _LOCK)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from nriplugin.daemon.control.service import NotNow, NotThere
+from nriplugin.daemon.control.service import NotNow
 from nriplugin.daemon.why import NoSuchContainer
 from nriplugin.errors import (
     CgroupError,
@@ -33,7 +33,6 @@ _log = LimitedLog(logging.getLogger(__name__))
 # The first class that fits an exception counts.
 _CODES: tuple[tuple[type[NRIPluginError], grpc.StatusCode], ...] = (
     (NoSuchContainer, grpc.StatusCode.NOT_FOUND),
-    (NotThere, grpc.StatusCode.UNIMPLEMENTED),
     (NotNow, grpc.StatusCode.FAILED_PRECONDITION),
     (RequestFails, grpc.StatusCode.FAILED_PRECONDITION),
     (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),

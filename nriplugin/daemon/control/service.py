@@ -26,10 +26,6 @@ class NotNow(NRIPluginError):
     """The daemon is not in a state in which the call makes sense."""
 
 
-class NotThere(NRIPluginError):
-    """This build of nriplugin lacks what the call needs."""
-
-
 class ControlService:
     """Answers the calls of one control API."""
 
@@ -87,14 +83,7 @@ class ControlService:
 
     def withdraw(self, request: control.WithdrawRequest) -> control.WithdrawResponse:
         """Write back, and decide nothing any more."""
-        try:
-            # Late: hardly any process ever withdraws.
-            from nriplugin.daemon.withdrawal import (  # type: ignore[import-not-found]
-                withdraw,
-            )
-        except ImportError as exc:
-            raise NotThere("withdraw: not part of this build") from exc
-        answer: control.WithdrawResponse = withdraw(
-            self._process, dry_run=request.dry_run
-        )
-        return answer
+        # Late: hardly any process ever withdraws.
+        from nriplugin.daemon.withdrawal import withdraw
+
+        return withdraw(self._process, dry_run=request.dry_run)

@@ -106,8 +106,10 @@ class NodePlugin(Plugin):
         with self._applying:  # the runtime and the file may both bring one
             self.lifecycle.apply(config)
             self.failure_policy = config.failure_policy
-            self._adoption.adopt = config.adopt if config.adopt.enabled else None
-            self._adoption.repairs = config.repair.enabled
+            withdrawn = self.lifecycle.plans.withdrawn
+            adopts = config.adopt.enabled and not withdrawn
+            self._adoption.adopt = config.adopt if adopts else None
+            self._adoption.repairs = config.repair.enabled and not withdrawn
             if config.repair.enabled and self.lifecycle.pending.writer is None:
                 _log.warning(
                     "repair: on, but direct writes are off: only a runtime with NRI "
@@ -143,7 +145,7 @@ class NodePlugin(Plugin):
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         lifecycle = self.lifecycle
         lifecycle.pending.keep_only({container.id for container in containers})
-        if self.plan.facts.cgroup_version != 2:
+        if self.plan.silent:
             lifecycle.connected(missed=0)
             return None
         return self._adoption.synchronize(pods, containers)
@@ -200,7 +202,7 @@ class NodePlugin(Plugin):
     ) -> nri.UpdateContainerResponse | None:
         """Answer with cgroup v2 files, for the runtime to merge into the request."""
         lifecycle, plan = self.lifecycle, self.plan
-        if plan.facts.cgroup_version != 2:
+        if plan.silent:
             return None
         message = request.container
         noted = lifecycle.inventory.get(message.id)
@@ -240,7 +242,7 @@ class NodePlugin(Plugin):
             RequestFails: the numbers cannot be converted; kubelet will try again.
         """
         lifecycle, plan = self.lifecycle, self.plan
-        if plan.facts.cgroup_version != 2:
+        if plan.silent:
             return None
         message = request.container
         pod = read_pod(decode_pod(request.pod), plan.curves)

@@ -60,8 +60,9 @@ class ByHand:
     def every(self, seconds: float, job: Job | None, name: str) -> None:
         self.periodic[name] = job
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         self.stopped = True
+        return True
 
     def work(self) -> None:
         """Run the jobs that are to run soon."""

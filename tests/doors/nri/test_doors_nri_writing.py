@@ -610,18 +610,24 @@ def test_a_new_configuration_never_meets_old_facts(
     assert seen == [(True, False), (True, True), (False, True)]
 
 
+@pytest.mark.parametrize("ended", [True, False])
 def test_the_end_stops_the_background_work_and_then_closes_the_writer(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, ended: bool
 ) -> None:
-    """A job that is under way may still write."""
+    """A job that is under way may still write; while one is, the writer stays open."""
     node = Node(BURST)
     order: list[str] = []
-    monkeypatch.setattr(node.background, "stop", lambda: order.append("background"))
+
+    def stop() -> bool:
+        order.append("background")
+        return ended
+
+    monkeypatch.setattr(node.background, "stop", stop)
     writer = node.plugin.lifecycle.pending.writer
     assert writer is not None
     monkeypatch.setattr(writer, "close", lambda: order.append("writer"))
     node.plugin.close()
-    assert order == ["background", "writer"]
+    assert order == (["background", "writer"] if ended else ["background"])
 
 
 def test_a_write_that_the_kernel_refuses_is_logged(
