@@ -86,7 +86,7 @@ def launch_from(
         raise ConfigError(f"idx: {idx!r}, expected two digits, such as 99")
     if socket_path and len(os.fsencode(socket_path)) > MAX_BYTES:
         raise ConfigError(
-            f"--nri-socket: {socket_path}, expected at most {MAX_BYTES} bytes"
+            f"--nri-socket: {socket_path!r}, expected at most {MAX_BYTES} bytes"
         )
     inherited = environ.get(ENV_SOCKET)
     if inherited is None or socket_path:

@@ -105,7 +105,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_no_database(tmp_path: Path) -> None:
-    """Direct writes are off, and the file is left for whoever wants to look at it."""
+    """A new one begins, and the file is kept for whoever wants to look at it."""
     place = Place(tmp_path)
     place.state.mkdir()
     journal = place.state / "journal.db"
@@ -115,9 +115,10 @@ def test_a_journal_that_is_no_database(tmp_path: Path) -> None:
         place.daemon(*configured(place)) as daemon,
     ):
         works(runtime, daemon)
-    assert "direct writes are off" in daemon.log
-    assert "file is not a database" in daemon.log
-    assert journal.read_bytes().startswith(b"this is not a database")
+    assert "the journal is damaged" in daemon.log
+    assert "direct writes are off" not in daemon.log
+    aside = place.state / "journal.db.damaged"
+    assert aside.read_bytes().startswith(b"this is not a database")
 
 
 def test_records_that_cannot_be_read(tmp_path: Path) -> None:
