@@ -21,7 +21,7 @@ from nriplugin.state.lifecycle import Lifecycle
 if TYPE_CHECKING:
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.node.direct_writes import DirectWriter
-    from nriplugin.state.lifecycle import Render
+    from nriplugin.state.creation_decision import Render
 
 
 def process_on(
@@ -118,5 +118,5 @@ def _lifecycle_on(
         shadow=shadow,
     )
     if written_before:
-        lifecycle.open_writer()
+        lifecycle.writer_opening.open()
     return lifecycle, "", unwritable

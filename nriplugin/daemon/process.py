@@ -96,7 +96,7 @@ class DaemonProcess:
             return ""
         return (
             self.unwritable_because
-            or lifecycle.writer_problem
+            or lifecycle.writer_opening.problem
             or "nothing in the configuration needs them"
         )
 

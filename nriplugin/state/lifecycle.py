@@ -15,25 +15,19 @@ from __future__ import annotations
 import logging
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nriplugin.engine.decide import decide, decide_update, together
+from nriplugin.engine.decide import decide_update, together
 from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.model import Container, Pod
-from nriplugin.engine.provenance import others_files
-from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.engine.settings import DEFAULT_CONFIG
-from nriplugin.engine.shadow import to_enforce, to_enforce_at_update
+from nriplugin.engine.shadow import to_enforce_at_update
 from nriplugin.engine.stale import numbers_of
-from nriplugin.errors import NRIPluginError
-from nriplugin.kube.managed import Managed
 from nriplugin.node.observe import memory_use
-from nriplugin.node.protection import FILES as PROTECTION
 from nriplugin.state.connection import RuntimeConnection
 from nriplugin.state.corrections import Corrections
-from nriplugin.state.decision_cache import CachedDecision
+from nriplugin.state.creation_decision import decide_creation
 from nriplugin.state.decision_log import DecisionLog
-from nriplugin.state.decision_summary import summarise
 from nriplugin.state.events import EventKind, EventLog
 from nriplugin.state.inventory import NO_FILES, Inventory
 from nriplugin.state.learning import Learning
@@ -43,6 +37,7 @@ from nriplugin.state.plan import CurrentPlan, Plan
 from nriplugin.state.protection_checks import ProtectionChecks
 from nriplugin.state.verification import ShadowCounts, VerificationCounts
 from nriplugin.state.verifier import Verifier
+from nriplugin.state.writer_opening import WriterOpening
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,13 +47,14 @@ if TYPE_CHECKING:
     from nriplugin.convert import Resources
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import NodeFacts, Use
+    from nriplugin.kube.managed import Managed
     from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.node.ownership_records import OwnershipRecords
+    from nriplugin.state.creation_decision import Render
+    from nriplugin.state.decision_cache import CachedDecision
     from nriplugin.state.inventory import ContainerEntry, PodEntry
     from nriplugin.state.scheduler import Scheduler
 
-    # Makes a door's response from a decision about a new container.
-    Render = Callable[[Decision, Managed], Any]
 
 _log = logging.getLogger(__name__)
 
@@ -113,6 +109,9 @@ class Lifecycle:
         self.shadow.configure(config)
         self.learning = Learning(self.plans, tree)
         self.pending = PendingWrites(self.inventory, scheduler, records, self.events)
+        self.writer_opening = WriterOpening(
+            open_writer, self.pending, self.plans, written_before=written_before
+        )
         self.corrections = Corrections(self.inventory, self.pending)
         self.protection = ProtectionChecks(tree, scheduler)
         self.verifier = Verifier(
@@ -121,11 +120,7 @@ class Lifecycle:
             shadow=self.shadow,
         )
         self._render = render
-        self._open_writer = open_writer
-        self.writer_problem = ""  # why the direct writer could not be opened
-        self._written_before = written_before
         self._applying = threading.Lock()
-        self._opening = threading.Lock()
 
     def close(self) -> None:
         """Finish the background work, then close the writer, which that work uses.
@@ -163,8 +158,7 @@ class Lifecycle:
         """
         config = self.effective(config)
         with self._applying:
-            if self._needs_writer(config):
-                self.open_writer()
+            self.writer_opening.open_for(config)
             self.plans.apply(config.engine)
             self.config = config
             self.shadow.configure(config.engine)
@@ -181,40 +175,7 @@ class Lifecycle:
         self.plans.learn({"runtime": name, "runtime_version": version})
         facts = self.plan.facts
         if facts.drops_unified and facts.cgroup_version == 2:
-            self.open_writer()
-
-    def open_writer(self) -> None:
-        """Open direct writes, unless that is done or not allowed."""
-        if self._open_writer is None:
-            return
-        # A reload and the thread that learns about the runtime may both come here.
-        with self._opening:
-            if self.pending.writer is not None:
-                return
-            try:
-                self.pending.writer = self._open_writer()
-            except NRIPluginError as exc:
-                self.writer_problem = str(exc)
-                _log.warning("direct writes are off: %s", exc)
-            else:
-                self.writer_problem = ""
-                self.plans.learn({"writable": True})
-
-    def _needs_writer(self, config: Config) -> bool:
-        """Whether a configuration can lead to direct writes."""
-        numbers_only = Plan(config.engine).numbers_only
-        # Under systemd, crun needs a direct write for a weight that its own curve would
-        # not give. Which pods run under crun is not known yet.
-        other_weight = (
-            self.plan.facts.driver == SYSTEMD and config.engine.curve is not None
-        )
-        return (
-            not numbers_only
-            or other_weight
-            or config.adopt.enabled
-            or config.repair.enabled
-            or self._written_before
-        )
+            self.writer_opening.open()
 
     def connected(self, missed: int) -> None:
         """Take note that the runtime's containers are known and requests are answered.
@@ -387,26 +348,6 @@ class Lifecycle:
         again = not plan.numbers_only or entry.id in self.pending.directly_written
         decided = entry.files if again else NO_FILES
         return container._replace(ours=entry.ours, decided=decided, others=entry.others)
-
-
-def decide_creation(
-    plan: Plan, pod: Pod, container: Container, render: Render | None = None
-) -> CachedDecision:
-    """Decide about a container that is about to be created, without the cache.
-
-    Raises:
-        HandlerFailed: a handler could not do its work, and is configured to fail.
-    """
-    decision = to_enforce(decide(pod, container, plan.facts, plan.config))
-    files, resources = decision.expected(), container.resources
-    others = others_files(resources.unified, decision.files) or NO_FILES
-    managed = Managed(files, others, numbers_of(resources))
-    response = None if render is None else render(decision, managed)
-    protects = not PROTECTION.isdisjoint(files)
-    shown = decision.shadow
-    shadow = NO_FILES if shown is None else shown.expected()
-    summary = summarise(decision)
-    return CachedDecision(decision, summary, managed, protects, response, shadow)
 
 
 def after_update(

@@ -27,7 +27,7 @@ from nriplugin.engine.settings import EngineConfig
 from nriplugin.errors import NRIPluginError
 from nriplugin.kube.podgroup import GROUP_KEYS, JOB_KEYS, QUEUE_KEYS, TASK_KEYS
 from nriplugin.state import decision_cache, lifecycle
-from nriplugin.state.lifecycle import decide_creation
+from nriplugin.state.creation_decision import decide_creation
 from nriplugin.state.plan import Plan
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ def test_a_cancelled_update_is_not_under_way() -> None:
     cancellation.cancelled = True
     writes = [write("cpu.weight", "7")]
     assert (
-        pending.begin_update(BEFORE, become("7"), writes, BEFORE, cancellation) is None
+        pending.updates.begin(BEFORE, become("7"), writes, BEFORE, cancellation) is None
     )
     assert kernel.writes == []
     assert not pending.is_changing(BEFORE)
@@ -113,17 +113,17 @@ def test_a_creation_that_is_cancelled_while_it_waits_for_the_lock_writes_nothing
 def test_each_of_two_updates_has_its_own_end() -> None:
     """The end of the first neither stores the second nor ends it."""
     pending, inventory = writing(kernel_with())
-    first = pending.begin_update(BEFORE, become("1"), (), BEFORE)
-    second = pending.begin_update(BEFORE, become("2"), (), BEFORE)
+    first = pending.updates.begin(BEFORE, become("1"), (), BEFORE)
+    second = pending.updates.begin(BEFORE, become("2"), (), BEFORE)
     assert first is not None
     assert second is not None
-    pending.finish_update(first)
+    pending.updates.finish(first)
     entry = inventory.get("c1")
     assert entry is not None
     assert entry.files == {"cpu.weight": "1"}
-    assert pending.is_updating("c1")
-    pending.update_failed(second)
-    assert not pending.is_updating("c1")
+    assert "c1" in pending.updates.under_way
+    pending.updates.failed(second)
+    assert "c1" not in pending.updates.under_way
     assert inventory.get("c1") is entry
 
 
@@ -134,10 +134,10 @@ def test_a_refused_update_is_taken_back() -> None:
     pending, inventory = writing(kernel)
     inventory.put(became := become("5"))
     writes = [write("cpu.weight", "7")]
-    update = pending.begin_update(became, become("7"), writes, became)
+    update = pending.updates.begin(became, become("7"), writes, became)
     assert kernel.files[f"{CONTAINER}/cpu.weight"] == "7"
     assert update is not None
-    pending.update_failed(update)
+    pending.updates.failed(update)
     assert kernel.files[f"{CONTAINER}/cpu.weight"] == "5"
 
 

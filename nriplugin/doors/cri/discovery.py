@@ -16,10 +16,10 @@ from nriplugin.doors.cri.messages import container_of_status, pod_of_status
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
 from nriplugin.errors import RPCError
+from nriplugin.state.creation_decision import decide_creation
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_POD, PodEntry, summarise_pod
 from nriplugin.state.learning import Weighted
-from nriplugin.state.lifecycle import decide_creation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -33,9 +33,9 @@ from nriplugin.engine.stale import numbers_of
 from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import render_managed
 from nriplugin.node.observe import container_cgroup
+from nriplugin.state.creation_decision import decide_creation
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_POD, ContainerEntry, summarise_pod
-from nriplugin.state.lifecycle import decide_creation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from nriplugin.state.decision_cache import CachedDecision
     from nriplugin.state.inventory import PodEntry
     from nriplugin.state.lifecycle import Lifecycle
-    from nriplugin.state.pending import Cancellation, PendingUpdate
+    from nriplugin.state.pending import Cancellation
+    from nriplugin.state.pending_updates import PendingUpdate
     from nriplugin.state.plan import Plan
 
 
@@ -287,7 +288,7 @@ class Interceptor:
         kept = _after_update(entry.kept or Container(id=entry.id), sent, decision)
         numbers = numbers_of(kept.resources)
         become = entry.after(decision, sent.unified, numbers)._replace(kept=kept)
-        return self._lifecycle.pending.begin_update(
+        return self._lifecycle.pending.updates.begin(
             entry, become, decision.writes, noted, cancellation
         )
 
@@ -303,11 +304,11 @@ class Interceptor:
             request = message.SerializeToString()
         if update is None:
             return Prepared(request)
-        pending = self._lifecycle.pending
+        updates = self._lifecycle.pending.updates
         return Prepared(
             request,
-            lambda response: pending.finish_update(update),
-            partial(pending.update_failed, update),
+            lambda response: updates.finish(update),
+            partial(updates.failed, update),
         )
 
     # The end

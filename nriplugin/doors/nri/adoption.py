@@ -319,7 +319,7 @@ class Adoption:
             self._lifecycle.store_record(one.was, one.become)
 
     def _send_later(self, one: Correction) -> None:
-        if self._lifecycle.pending.is_updating(one.was.id):
+        if one.was.id in self._lifecycle.pending.updates.under_way:
             return  # the update that is under way has a newer decision
         if self._lifecycle.change(one.was, one.become):
             self._note_adopted(one)

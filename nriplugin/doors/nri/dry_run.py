@@ -15,7 +15,7 @@ from nriplugin.doors.nri.responses import adjustment, update_response
 from nriplugin.engine.decide import decide_update
 from nriplugin.engine.shadow import to_enforce_at_update
 from nriplugin.nri import Plugin
-from nriplugin.state.lifecycle import decide_creation
+from nriplugin.state.creation_decision import decide_creation
 
 if TYPE_CHECKING:
     from nriplugin.api import nri_pb2 as nri

@@ -218,7 +218,7 @@ class NodePlugin(Plugin):
             return None
         if decision.files or decision.writes or entry.ours or decision.shadow:
             become = after_update(entry, container, asked, decision)
-            begin = lifecycle.pending.begin_update
+            begin = lifecycle.pending.updates.begin
             update = begin(entry, become, decision.writes, noted)
             if update and needs_cleared_shares(decision, container, update.unwritten):
                 # The second decision takes the place of the first.
@@ -294,9 +294,9 @@ class NodePlugin(Plugin):
         self, pod: object, container: view.Container
     ) -> None:
         """Store the result of an update; leave its writes to the background thread."""
-        pending = self.lifecycle.pending
-        update = pending.pending_update(container.id)
-        rest = None if update is None else pending.finish_update(update)
+        updates = self.lifecycle.pending.updates
+        update = updates.under_way.get(container.id)
+        rest = None if update is None else updates.finish(update)
         if rest is not None:
             self.lifecycle.scheduler.soon(rest)
 

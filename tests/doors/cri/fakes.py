@@ -338,7 +338,7 @@ def lifecycle_on(
         records=records,
         shadow=bool(shadow),
     )
-    lifecycle.open_writer()
+    lifecycle.writer_opening.open()
     return lifecycle
 
 

@@ -29,7 +29,7 @@ from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
 from nriplugin.state import lifecycle
 from nriplugin.state.lifecycle import Lifecycle
-from nriplugin.state.pending import PendingWrites
+from nriplugin.state.pending_updates import PendingUpdates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,20 +67,20 @@ class Trouble:
 
 
 class SlowOnce:
-    """Replaces `begin_update`; its first call hangs, and the others are as usual."""
+    """Replaces `PendingUpdates.begin`; its first call hangs, others are as usual."""
 
     def __init__(self, trouble: Trouble) -> None:
         self._trouble = trouble
         self._calls = itertools.count()
-        self._begin = PendingWrites.begin_update
+        self._begin = PendingUpdates.begin
 
-    def __get__(self, pending: PendingWrites, owner: object) -> Any:
-        return partial(self, pending)
+    def __get__(self, updates: PendingUpdates, owner: object) -> Any:
+        return partial(self, updates)
 
-    def __call__(self, pending: PendingWrites, *args: Any) -> Any:
+    def __call__(self, updates: PendingUpdates, *args: Any) -> Any:
         if next(self._calls) == 0:
             return self._trouble()
-        return self._begin(pending, *args)
+        return self._begin(updates, *args)
 
 
 @contextmanager
@@ -254,7 +254,7 @@ def test_an_idle_container_needs_a_write_first_only_beside_shares(
             kubelet.update(container_id, **RESOURCES)
         before = updates(fake)
         with monkeypatch.context() as patch:
-            patch.setattr(PendingWrites, "begin_update", SlowOnce(trouble))
+            patch.setattr(PendingUpdates, "begin", SlowOnce(trouble))
             if kept_shares:
                 with pytest.raises(grpc.RpcError) as caught:
                     kubelet.update(container_id, **BIGGER)
@@ -285,7 +285,7 @@ def test_an_update_that_needs_a_write_first(
         container_id = kubelet.create(sandbox_id, **RESOURCES)
         assert kept(fake, container_id)["cpu.max.burst"] == "25000"
         with monkeypatch.context() as patch:
-            patch.setattr(PendingWrites, "begin_update", trouble)
+            patch.setattr(PendingUpdates, "begin", trouble)
             with pytest.raises(grpc.RpcError) as caught:
                 kubelet.update(container_id, **BIGGER)
             trouble.release.set()

@@ -30,7 +30,7 @@ from nriplugin.engine.model import Container, NodeFacts, Pod
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
-from nriplugin.state import lifecycle
+from nriplugin.state import creation_decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -406,7 +406,7 @@ def test_a_stuck_engine_does_not_block_the_inventory(
 ) -> None:
     """Pods and containers are added and dropped while every decision hangs."""
     stuck = Broken()
-    monkeypatch.setattr(lifecycle, "decide", stuck)
+    monkeypatch.setattr(creation_decision, "decide", stuck)
     path = str(tmp_path / "stuck.sock")
     with serving(fake, path, budget_s=0.05) as door, Client(path) as kubelet:
         sandbox_id = kubelet.run_pod()
@@ -598,7 +598,7 @@ def test_an_engine_that_fails_or_is_slow(
 ) -> None:
     """`ignore` forwards the request unchanged; `fail` does not forward it."""
     broken = Broken(error)
-    monkeypatch.setattr(lifecycle, "decide", broken)
+    monkeypatch.setattr(creation_decision, "decide", broken)
     path = str(tmp_path / "broken.sock")
     with serving(fake, path, budget_s=0.1) as door, Client(path) as kubelet:
         door.apply(parse_config(f"failurePolicy: {policy}", "test"))

@@ -11,7 +11,7 @@ from doors.nri.nodes import Node, configure, plugin_on
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.state import pending
+from nriplugin.state import pending_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_a_container_that_is_being_updated_is_left_alone(
     patience_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until the update's time limit is over."""
-    monkeypatch.setattr(pending, "UPDATE_LIMIT_S", patience_s)
+    monkeypatch.setattr(pending_updates, "UPDATE_LIMIT_S", patience_s)
     node = Node(REPAIR)
     node.create()
     node.start()

@@ -399,7 +399,7 @@ def test_an_update_that_comes_while_the_runtime_is_asked_has_the_last_word() -> 
     done[0](None)  # the runtime has written the older value by now
     node.background.work()
     assert node.of_container("memory.max") == str(2 * GIB)
-    assert node.plugin.lifecycle.pending._being_written == []
+    assert node.plugin.lifecycle.pending.being_written == []
 
 
 def test_without_direct_writes_the_runtime_alone_is_asked() -> None:

@@ -1,0 +1,87 @@
+"""When and how direct writes are opened.
+
+Most configurations need no direct writes, so the writer with its journal is created
+only when a configuration or a runtime first needs it. It stays open until the process
+ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from nriplugin.engine.runtimes import SYSTEMD
+from nriplugin.errors import NRIPluginError
+from nriplugin.state.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nriplugin.config import Config
+    from nriplugin.node.direct_writes import DirectWriter
+    from nriplugin.state.pending import PendingWrites
+    from nriplugin.state.plan import CurrentPlan
+
+_log = logging.getLogger(__name__)
+
+
+class WriterOpening:
+    """Gives the pending writes their writer, and tells the plan that there is one."""
+
+    def __init__(
+        self,
+        create: Callable[[], DirectWriter] | None,
+        pending: PendingWrites,
+        plans: CurrentPlan,
+        *,
+        written_before: bool,
+    ) -> None:
+        """Begin without a writer.
+
+        Args:
+            create: creates the writer. None if cgroups must not be written.
+            pending: the pending writes, which use the writer.
+            plans: the plan in force, whose facts say whether there is a writer.
+            written_before: whether an earlier process has left a journal. Its writes
+                may have to be taken back under any configuration.
+        """
+        self._create = create
+        self._pending = pending
+        self._plans = plans
+        self._written_before = written_before
+        self._opening = threading.Lock()
+        self.problem = ""  # why the writer could not be created
+
+    def open(self) -> None:
+        """Open direct writes, unless that is done or not allowed."""
+        if self._create is None:
+            return
+        # A reload and the thread that learns about the runtime may both come here.
+        with self._opening:
+            if self._pending.writer is not None:
+                return
+            try:
+                self._pending.writer = self._create()
+            except NRIPluginError as exc:
+                self.problem = str(exc)
+                _log.warning("direct writes are off: %s", exc)
+            else:
+                self.problem = ""
+                self._plans.learn({"writable": True})
+
+    def open_for(self, config: Config) -> None:
+        """Open direct writes if a configuration can lead to some."""
+        numbers_only = Plan(config.engine).numbers_only
+        # Under systemd, crun needs a direct write for a weight that its own curve would
+        # not give. Which pods run under crun is not known yet.
+        systemd = self._plans.now.facts.driver == SYSTEMD
+        other_weight = systemd and config.engine.curve is not None
+        if (
+            not numbers_only
+            or other_weight
+            or config.adopt.enabled
+            or config.repair.enabled
+            or self._written_before
+        ):
+            self.open()
