@@ -23,7 +23,6 @@ from nriplugin.nri.launch import (
     DEFAULT_INDEX,
     DEFAULT_NAME,
     DEFAULT_SOCKET,
-    MAX_SOCKET_BYTES,
     launch_from,
 )
 from nriplugin.nri.runner import Runner
@@ -70,11 +69,6 @@ def main(args: argparse.Namespace) -> int:
     launch = launch_from(
         os.environ, name=args.name, idx=args.idx, socket_path=args.nri_socket
     )
-    longest = MAX_SOCKET_BYTES
-    if len(os.fsencode(launch.socket_path)) > longest:
-        raise ConfigError(
-            f"--nri-socket: {launch.socket_path!r}, expected at most {longest} bytes"
-        )
     process = process_on(
         node_of(args),
         "nri",

@@ -29,9 +29,6 @@ DEFAULT_NAME = "nriplugin"
 # plugin sets, because an OCI runtime writes `unified` last.
 DEFAULT_INDEX = "99"
 
-# struct sockaddr_un has 108 bytes for the path, with a zero at the end.
-MAX_SOCKET_BYTES = 107
-
 ENV_NAME = "NRI_PLUGIN_NAME"
 ENV_INDEX = "NRI_PLUGIN_IDX"
 ENV_SOCKET = "NRI_PLUGIN_SOCKET"
@@ -76,7 +73,7 @@ def launch_from(
     """Combine the arguments, the runtime's environment variables and the defaults.
 
     Raises:
-        ConfigError: the name, the index or the descriptor is not valid.
+        ConfigError: the name, the index, the path or the descriptor is not valid.
     """
     name = name or environ.get(ENV_NAME) or DEFAULT_NAME
     idx = idx or environ.get(ENV_INDEX) or DEFAULT_INDEX
