@@ -53,8 +53,9 @@ def _missing(directory: str) -> CheckFinding:
     return note(
         "state-directory",
         f"There is no state directory {directory}, and it cannot be made.",
-        "Nothing to do unless a handler needs direct writes. Then mount a directory "
-        "of the node there: the component cgroup-writes of the DaemonSet does.",
+        "Mount a directory of the node there, as the DaemonSet does. Without one, no "
+        "lock keeps a second nriplugin waiting, the records of updates are not kept, "
+        "and direct writes are not done.",
     )
 
 
