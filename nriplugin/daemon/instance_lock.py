@@ -53,16 +53,22 @@ def holders(state_directory: str) -> list[str]:
 
     A directory or a file that cannot be read has none.
     """
-    found: list[str] = []
+    return list(held_locks(state_directory).values())
+
+
+def held_locks(state_directory: str) -> dict[str, str]:
+    """Return path -> holder of the locks in a state directory that a process holds."""
+    found: dict[str, str] = {}
     try:
         names = sorted(os.listdir(state_directory))
     except OSError:
         return found
     for name in names:
         if name.startswith(INSTANCE_PREFIX):
-            with InstanceLock(os.path.join(state_directory, name)) as lock:
+            path = os.path.join(state_directory, name)
+            with InstanceLock(path) as lock:
                 if lock.is_taken():
-                    found.append(lock.holder())
+                    found[path] = lock.holder()
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.daemon.doctor.answers import LISTENING
 from nriplugin.daemon.doctor.finding import note, ok, problem, warning
+from nriplugin.daemon.doctor.instances import check_instances
 from nriplugin.daemon.doctor.processes import OWN_PROGRAM, daemon_command
 from nriplugin.daemon.doctor.unix_sockets import (
     clients_of,
@@ -15,7 +16,7 @@ from nriplugin.daemon.doctor.unix_sockets import (
     sockets_of_kernel,
 )
 from nriplugin.daemon.doctor.ways import hook_files, launched_files, plugin_files
-from nriplugin.nri.launch import DEFAULT_INDEX, ENV_SOCKET
+from nriplugin.nri.launch import DEFAULT_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,38 +32,11 @@ MUTATION_POLICY = "/etc/crio/nri_plugins/AllowMutations/config.yaml"
 
 def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say what else on this node may be in nriplugin's way."""
-    yield _instances(host)
+    yield from check_instances(host)
     yield from _hook(host)
     yield from _launched_plugins(host)
     yield from _connected_plugins(host)
     yield from _mutation_policy(host)
-
-
-def _instances(host: ExaminedHost) -> CheckFinding:
-    """Count what answers NRI or CRI requests as nriplugin."""
-    found = [
-        f"process {one.pid} (nriplugin {command})"
-        for command, processes in host.daemons.items()
-        for one in processes
-        # A process that the runtime has launched is counted by its file.
-        if one.environment(ENV_SOCKET) is None
-    ]
-    found += [f"{path} (launched by the runtime)" for path in launched_files(host)]
-    if len(found) > 1:
-        return problem(
-            "instances",
-            f"nriplugin is there {len(found)} times: {', '.join(found)}. Two of them "
-            "set the same files, and the runtime then fails every container.",
-            "Keep one way: stop the service, delete the DaemonSet, or remove the file "
-            "from the plugin directory. During an upgrade two processes are normal "
-            "for some seconds.",
-        )
-    if found:
-        return ok("instances", f"nriplugin is there once: {found[0]}.")
-    status = host.answers.status
-    if status is not None:
-        return ok("instances", f"nriplugin is there once: process {status.pid}.")
-    return ok("instances", "No other nriplugin is to be seen.")
 
 
 def _hook(host: ExaminedHost) -> Iterator[CheckFinding]:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.hosts import IN_A_POD, daemon_answering
+from support.hosts import daemon_answering
 
 from nriplugin.daemon.doctor import conflicts
 from nriplugin.daemon.doctor.conflicts import MUTATION_POLICY, check
@@ -28,40 +28,6 @@ if TYPE_CHECKING:
 RUN = "/opt/bin/python3 /opt/bin/nriplugin run"
 HOOK = "/etc/containers/oci/hooks.d/90-nriplugin.json"
 LISTENING = 10
-
-
-def test_nriplugin_is_there_only_once(host: FakeHost) -> None:
-    assert "No other nriplugin" in host.one(check, "instances")[1]
-    host.process(9, RUN)
-    host.process(10, "/opt/bin/nriplugin doctor")
-    host.process(11, "nriplugin-run run")
-    host.process(12, "sudo nriplugin run")
-    host.process(13, "python3 -u")
-    level, text, _ = host.one(check, "instances")
-    assert level == "ok"
-    assert "once: process 9 (nriplugin run)" in text
-
-
-@pytest.mark.parametrize("second", ["run", "pod", "cri-proxy", "launched"])
-def test_nriplugin_twice_is_a_problem(host: FakeHost, second: str) -> None:
-    """A service and a DaemonSet, or one of them and a file of the runtime's."""
-    host.process(9, RUN)
-    if second == "launched":
-        host.executable("/opt/nri/plugins/99-nriplugin")
-    elif second == "pod":
-        host.process(12, "nriplugin run", cgroup=IN_A_POD)
-    else:
-        host.process(12, f"nriplugin {second}")
-    level, text, advice = host.one(check, "instances")
-    assert level == "problem"
-    assert "2 times: process 9 (nriplugin run), " in text
-    assert "Keep one way" in advice
-
-
-def test_a_launched_process_is_the_one_of_its_file(host: FakeHost) -> None:
-    host.executable("/opt/nri/plugins/99-nriplugin")
-    host.process(9, RUN, NRI_PLUGIN_SOCKET="3")
-    assert host.one(check, "instances")[0] == "ok"
 
 
 def test_the_hook_beside_a_daemon_is_a_warning(host: FakeHost) -> None:
