@@ -18,7 +18,6 @@ shares within a turn.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
 
+from benches.tables import add_output_options, print_result
 from faulting import clients
 from faulting.clients import Clients, scrape, status
 from faulting.played_node import free_port
@@ -43,7 +43,12 @@ WARM_UP = 300
 SCRAPES = 5
 TARGETS_MB = {"core": 24, "metrics": 34, "everything": 50}
 TARGET_SHARE = 0.03
-WIDTH = 14
+WIDTHS = (14, 16)  # of the first column and of the others
+TITLES = {
+    "memory": f"memory with {CONTAINERS} containers",
+    "request": f"CreateContainer, {REQUEST_BYTES} bytes, {CONTAINERS} containers; "
+    "`everything` is scraped and watched; shares of Go's",
+}
 HANDLERS = """
 memoryQoS: {enabled: true, swap: 0, oomGroup: true}
 cpuBurst: {enabled: true, percent: 50}
@@ -222,25 +227,6 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     return result
 
 
-def print_table(result: dict[str, dict[str, Figures]]) -> None:
-    """Print the figures for people."""
-    titles = {
-        "memory": f"memory with {CONTAINERS} containers",
-        "request": f"CreateContainer, {REQUEST_BYTES} bytes, {CONTAINERS} containers; "
-        "`everything` is scraped and watched; shares of Go's",
-    }
-    print(f"{sys.executable}: Python {sys.version}")
-    for part, rows in result.items():
-        columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-        print(f"\n{titles[part]}")
-        print(f"{'':{WIDTH}}" + "".join(f"{column:>16}" for column in columns))
-        for row, figures in rows.items():
-            cells = (
-                f"{figures[name]:.2f}" if name in figures else "" for name in columns
-            )
-            print(f"{row:{WIDTH}}" + "".join(f"{cell:>16}" for cell in cells))
-
-
 def main() -> None:
     """Parse arguments, measure, print."""
     parser = argparse.ArgumentParser(
@@ -251,14 +237,9 @@ def main() -> None:
     parser.add_argument("--nri", default=NEWEST, help="release of the Go library")
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--requests", type=int, default=5000)
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    parser.add_argument("--json", dest="output", action="store_const", const="json")
+    add_output_options(parser)
     args = parser.parse_args()
-    result = measure(args)
-    if args.output == "json":
-        print(json.dumps(result))
-    else:
-        print_table(result)
+    print_result(measure(args), TITLES, args.output, WIDTHS)
 
 
 if __name__ == "__main__":

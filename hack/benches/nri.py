@@ -22,7 +22,6 @@ within a turn.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
 
+from benches.tables import add_output_options, print_result
 from support.gopeers import NEWEST, Child, GoRuntime, build_go_peers, nriplugin_command
 from support.trees import make_v2
 
@@ -38,7 +38,14 @@ CONTAINERS = 100
 WARM_UP = 300
 SYNC_SIZES = (2000, 8000)
 PRESENT = (10, 1000, 10_000)
-WIDTH = 31  # of the first column
+WIDTHS = (31, 19)  # of the first column and of the others
+TITLES = {
+    "request": f"CreateContainer, {REQUEST_BYTES} bytes, {CONTAINERS} containers",
+    "share": "share of Go's and of the floor's (medians over the turns), and size",
+    "synchronize": "Synchronize, by number of containers",
+    "present": "nriplugin's CreateContainer, by number of containers present",
+    "start": "from exec",
+}
 
 # The pod that the runtime makes up for its requests, and those of its containers that
 # are removed after their creation (tests/interop/go/runtime/bench.go).
@@ -220,27 +227,6 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     return result
 
 
-def print_table(result: dict[str, dict[str, Figures]]) -> None:
-    """Print the figures for people."""
-    titles = {
-        "request": f"CreateContainer, {REQUEST_BYTES} bytes, {CONTAINERS} containers",
-        "share": "share of Go's and of the floor's (medians over the turns), and size",
-        "synchronize": "Synchronize, by number of containers",
-        "present": "nriplugin's CreateContainer, by number of containers present",
-        "start": "from exec",
-    }
-    print(f"{sys.executable}: Python {sys.version}")
-    for part, rows in result.items():
-        columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-        print(f"\n{titles[part]}")
-        print(f"{'':{WIDTH}}" + "".join(f"{column:>19}" for column in columns))
-        for row, figures in rows.items():
-            cells = (
-                f"{figures[name]:.2f}" if name in figures else "" for name in columns
-            )
-            print(f"{row:{WIDTH}}" + "".join(f"{cell:>19}" for cell in cells))
-
-
 def main() -> None:
     """Parse arguments, measure, print."""
     parser = argparse.ArgumentParser(
@@ -251,14 +237,9 @@ def main() -> None:
     parser.add_argument("--nri", default=NEWEST, help="release of the Go library")
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    parser.add_argument("--json", dest="output", action="store_const", const="json")
+    add_output_options(parser)
     args = parser.parse_args()
-    result = measure(args)
-    if args.output == "json":
-        print(json.dumps(result))
-    else:
-        print_table(result)
+    print_result(measure(args), TITLES, args.output, WIDTHS)
 
 
 if __name__ == "__main__":

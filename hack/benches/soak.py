@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+from benches.tables import add_output_options
 from faulting import clients
 from faulting.clients import scrape, status
 from faulting.played_node import PlayedNode
@@ -125,8 +126,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--cycles", type=int, default=100_000)
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    parser.add_argument("--json", dest="output", action="store_const", const="json")
+    add_output_options(parser)
     args = parser.parse_args()
     rows = soak(args.cycles)
     if args.output == "json":

@@ -12,7 +12,7 @@ from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR
 from nriplugin.cli.control_client import ENV_CONTROL, control_path
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.layout import Tone, Toned
-from nriplugin.cli.printing import Page, print_json, print_yaml
+from nriplugin.cli.printing import Page, add_output_argument, print_json, print_yaml
 from nriplugin.daemon.control_service import DEFAULT_CONTROL
 from nriplugin.daemon.doctor.examine import examine
 from nriplugin.daemon.doctor.finding import FindingLevel
@@ -40,13 +40,7 @@ _INDENT = 9
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json", "yaml"),
-        default="table",
-        help="a page for people, or a list of findings (default: table)",
-    )
+    add_output_argument(parser, "a page for people, or a list of findings")
     parser.add_argument(
         "--nri-socket",
         metavar="PATH",

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from nriplugin.cli.layout import Tone, Toned, coloured, table_rows, text_lines
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Sequence
     from typing import TextIO
 
@@ -115,6 +116,16 @@ class Page:
             lines = [*lines[: rows - 1], note]
         text = "\n".join(lines)
         print(f"\x1b[H\x1b[2J{text}", file=sys.stdout, flush=True)
+
+
+def add_output_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare the option of a command that prints a page, JSON or YAML."""
+    parser.add_argument(
+        *("-o", "--output"),
+        choices=("table", "json", "yaml"),
+        default="table",
+        help=f"{what} (default: table)",
+    )
 
 
 def on_terminal() -> bool:

@@ -14,6 +14,7 @@ from nriplugin.cli.control_client import PATIENCE_S, add_control_argument, clien
 from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import (
     Page,
+    add_output_argument,
     on_terminal,
     print_error,
     print_json,
@@ -45,13 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Shows the state of the running daemon. The exit code is 0 if the daemon is "
         "healthy and ready, and 1 if it is not or does not answer."
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json", "yaml"),
-        default="table",
-        help="how the state is printed (default: table)",
-    )
+    add_output_argument(parser, "how the state is printed")
     parser.add_argument(
         "--brief", action="store_true", help="print one line, for probes"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.control_client import add_control_argument, client_of
 from nriplugin.cli.layout import Tone, Toned, titles
-from nriplugin.cli.printing import Page, print_json, print_yaml
+from nriplugin.cli.printing import Page, add_output_argument, print_json, print_yaml
 from nriplugin.cli.times import moment
 from nriplugin.daemon.plain import plain
 
@@ -40,13 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE/POD[/CONTAINER]|ID",
         help="the containers of a pod, one of them, or the beginning of an ID",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json", "yaml"),
-        default="table",
-        help="how the answer is printed (default: table)",
-    )
+    add_output_argument(parser, "how the answer is printed")
     add_control_argument(parser)
 
 

@@ -15,7 +15,13 @@ from nriplugin.cgroup.journal.restore import Action
 from nriplugin.cli.control_client import add_control_argument, client_of
 from nriplugin.cli.detect import add_node_arguments
 from nriplugin.cli.layout import Tone, Toned
-from nriplugin.cli.printing import Page, print_error, print_json, print_yaml
+from nriplugin.cli.printing import (
+    Page,
+    add_output_argument,
+    print_error,
+    print_json,
+    print_yaml,
+)
 from nriplugin.cli.restore import find
 from nriplugin.daemon.instance_lock import holders
 from nriplugin.daemon.plain import plain
@@ -43,13 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be done, change nothing"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json", "yaml"),
-        default="table",
-        help="how the result is printed (default: table)",
-    )
+    add_output_argument(parser, "how the result is printed")
     parser.add_argument(
         "--state-dir",
         metavar="DIR",

@@ -8,12 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from support.trees import POD, QOS, make_v2
+from support.journals import journalled_tree
+from support.trees import POD, QOS
 
-from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.types.registry import Type
-from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.cgroup.writing.updates import Update
 from nriplugin.cli.main import main
 
 if TYPE_CHECKING:
@@ -24,14 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """A tree in which two weights were changed, one of them by others since."""
-    tree = make_v2(tmp_path / "cgroup")
-    with Journal(str(tmp_path / "state")) as journal:
-        Executor(tree, journal=journal).update_batch(
-            [Update(Type.CPU_WEIGHT, cgroup, 200) for cgroup in (QOS, POD)]
-        )
-    tree.set(Type.CPU_WEIGHT, POD, 300)
-    return tree
+    return journalled_tree(tmp_path)
 
 
 def run(tmp_path: Path, *options: str) -> int:

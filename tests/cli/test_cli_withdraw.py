@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from doors.nri.messages import container_at, pod_at
 from support.harness import PATIENCE_S
+from support.journals import journalled_tree
 from support.processes import Place
-from support.trees import POD, QOS, make_v2
+from support.trees import POD, QOS
 
-from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.types.registry import Type
-from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.cgroup.writing.updates import Update
 from nriplugin.cli.main import main
 from nriplugin.daemon.instance_lock import InstanceLock, lock_path
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
@@ -80,14 +78,7 @@ def test_the_daemon_withdraws(
 
 @pytest.fixture
 def tree(directory: Path) -> Tree:
-    """A tree in which two weights were changed, one of them by others since."""
-    tree = make_v2(directory / "cgroup")
-    with Journal(str(directory / "state")) as journal:
-        Executor(tree, journal=journal).update_batch(
-            [Update(Type.CPU_WEIGHT, cgroup, 200) for cgroup in (QOS, POD)]
-        )
-    tree.set(Type.CPU_WEIGHT, POD, 300)
-    return tree
+    return journalled_tree(directory)
 
 
 def alone(directory: Path, *options: str) -> int:

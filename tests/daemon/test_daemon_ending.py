@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,10 @@ from support.processes import Asking, Place, sent
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from support.processes import Daemon
 
 # A request under way must not time out while the test looks at the process.
 PATIENT = Behaviour(request_timeout_s=PATIENCE_S)
@@ -38,20 +42,30 @@ def test_a_request_that_has_arrived_is_answered(tmp_path: Path, number: int) -> 
     assert daemon.log.count("stopped after ") == 1
 
 
-def test_records_that_wait_are_stored(tmp_path: Path) -> None:
-    """The record of an update that was answered is on disk when the process is gone."""
-    place = Place(tmp_path)
+@contextmanager
+def storing(directory: Path, containers: int = 1) -> Iterator[tuple[Daemon, Path]]:
+    """A daemon whose background thread stores the record of the first container.
+
+    The thread waits at a pipe, `c1.new` in the directory of the records, until it is
+    read. The updates of all containers are answered.
+    """
+    place = Place(directory)
     records = place.state / "managed"
     records.mkdir(parents=True)
-    # The background thread waits at this pipe until the test reads it.
     os.mkfifo(records / "c1.new")
     with EmbeddedRuntime(place.socket) as runtime, place.daemon() as daemon:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
-        for number in (1, 2):
+        for number in range(1, containers + 1):
             app = container(number, shares=512)
             runtime.create_container(pod(number), app)
             wanted = container(number, shares=1024).linux.resources
             runtime.update_container(pod(number), app, wanted)
+        yield daemon, records
+
+
+def test_records_that_wait_are_stored(tmp_path: Path) -> None:
+    """The record of an update that was answered is on disk when the process is gone."""
+    with storing(tmp_path, containers=2) as (daemon, records):
         assert not (records / "c2").exists()
         daemon.send(signal.SIGTERM)
         daemon.wait_for("INFO stopping")
@@ -63,16 +77,7 @@ def test_records_that_wait_are_stored(tmp_path: Path) -> None:
 
 def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
     """An operator who does not want to wait for a background job need not."""
-    place = Place(tmp_path)
-    records = place.state / "managed"
-    records.mkdir(parents=True)
-    os.mkfifo(records / "c1.new")
-    with EmbeddedRuntime(place.socket) as runtime, place.daemon() as daemon:
-        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
-        app = container(1, shares=512)
-        runtime.create_container(pod(), app)
-        wanted = container(1, shares=1024).linux.resources
-        runtime.update_container(pod(), app, wanted)
+    with storing(tmp_path) as (daemon, _):
         daemon.send(signal.SIGTERM)
         daemon.wait_for("INFO stopping")
         assert daemon.end(signal.SIGTERM) == -signal.SIGTERM
@@ -80,15 +85,6 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
 
 def test_a_job_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
     """The process ends after a few seconds, and says that a job does not."""
-    place = Place(tmp_path)
-    records = place.state / "managed"
-    records.mkdir(parents=True)
-    os.mkfifo(records / "c1.new")
-    with EmbeddedRuntime(place.socket) as runtime, place.daemon() as daemon:
-        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
-        app = container(1, shares=512)
-        runtime.create_container(pod(), app)
-        wanted = container(1, shares=1024).linux.resources
-        runtime.update_container(pod(), app, wanted)
+    with storing(tmp_path) as (daemon, _):
         assert daemon.end() == 0
     assert "a background job does not end" in daemon.log

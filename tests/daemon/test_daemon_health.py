@@ -18,16 +18,7 @@ from nriplugin.engine.model import NodeFacts
 from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def process() -> Iterator[DaemonProcess]:
-    background = BackgroundThread()
-    process = DaemonProcess("nri", Lifecycle(background), background)
-    yield process
-    background.stop()
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.daemons import DaemonUnderTest, daemon_on_runtime, get
+from support.daemons import daemon_on_runtime, get
 from support.harness import PATIENCE_S, connected, container, pod, wait_until
+from support.processes import Daemon
 
 from nriplugin.daemon import health, http_service
 from nriplugin.daemon.background import BackgroundThread
@@ -25,14 +26,6 @@ from nriplugin.state.lifecycle import Lifecycle
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def process() -> Iterator[DaemonProcess]:
-    background = BackgroundThread()
-    process = DaemonProcess("nri", Lifecycle(background), background)
-    yield process
-    background.stop()
 
 
 @pytest.fixture
@@ -219,17 +212,15 @@ def test_a_daemon_serves_all_of_it(tmp_path: Path) -> None:
         daemon.runtime.stop()
         wait_until(lambda: daemon.get("/readyz").code == 503)
         assert daemon.get("/healthz").code == 200
-        assert daemon.stop() == 0
+        assert daemon.end() == 0
 
 
 @pytest.mark.parametrize("given", ["nonsense", "192.0.2.1:1"])
 def test_a_wrong_address_ends_the_daemon(tmp_path: Path, given: str) -> None:
     """It is the user's mistake: exit code 2 and one line."""
-    daemon = DaemonUnderTest(tmp_path, "--http", given)
-    daemon.start()
+    daemon = Daemon(tmp_path / "log", "run", "--control", "off", "--http", given)
     code = daemon.process.wait(PATIENCE_S)
-    daemon.kill()
     assert code == 2
-    (line,) = daemon.log
+    (line,) = daemon.log.splitlines()
     assert line.startswith("nriplugin: --http: ")
     assert given in line

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import (
     text_string_to_metric_families as plain_text_to_metric_families,
@@ -14,27 +13,15 @@ from prometheus_client.parser import (
 from support.daemons import daemon_on_runtime
 from support.harness import container, pod, wait_until
 
-from nriplugin.daemon.background import BackgroundThread
 from nriplugin.daemon.metrics import DaemonMetrics
-from nriplugin.daemon.process import DaemonProcess
 from nriplugin.state.inventory import EntryState
-from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from nriplugin.daemon.metric_encoding import Metric
+    from nriplugin.daemon.process import DaemonProcess
 
 DOCUMENT = Path(__file__).parents[2] / "docs/metrics.md"
 OPENMETRICS = "application/openmetrics-text"
-
-
-@pytest.fixture
-def process() -> Iterator[DaemonProcess]:
-    background = BackgroundThread()
-    process = DaemonProcess("nri", Lifecycle(background), background)
-    yield process
-    background.stop()
 
 
 def families(process: DaemonProcess, pods: int = 0) -> dict[str, Metric]:

@@ -9,18 +9,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemons import DaemonUnderTest, daemon_on_runtime
-from support.harness import PATIENCE_S, wait_until
+from support.daemons import daemon_on_runtime
+from support.harness import PATIENCE_S
+from support.processes import OFF, Daemon
 
 from nriplugin.daemon import systemd_notify
-from nriplugin.daemon.background import BackgroundThread
-from nriplugin.daemon.process import DaemonProcess
 from nriplugin.daemon.systemd_notify import SystemdNotifier
-from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from nriplugin.daemon.process import DaemonProcess
 
     Message = dict[str, str]
 
@@ -64,14 +64,6 @@ def systemd(tmp_path: Path) -> Iterator[Systemd]:
     systemd = Systemd(str(tmp_path / "notify"))
     yield systemd
     systemd.sock.close()
-
-
-@pytest.fixture
-def process() -> Iterator[DaemonProcess]:
-    background = BackgroundThread()
-    process = DaemonProcess("nri", Lifecycle(background), background)
-    yield process
-    background.stop()
 
 
 def test_ready_does_not_wait_for_the_runtime(
@@ -188,8 +180,8 @@ def test_a_daemon_under_systemd(tmp_path: Path, systemd: Systemd) -> None:
         daemon.process.send_signal(1)
         systemd.receive_until("RELOADING", "1")
         systemd.receive_until("READY", "1")
-        wait_until(lambda: any("is in force" in line for line in daemon.log))
-        assert daemon.stop() == 0
+        daemon.wait_for("is in force")
+        assert daemon.end() == 0
         systemd.receive_until("STOPPING", "1")
     assert systemd.waiting() == []
 
@@ -200,9 +192,7 @@ def test_a_mistake_in_the_configuration_is_never_ready(
     """The start of the unit fails, as it has to."""
     file = tmp_path / "config.yaml"
     file.write_text("curve: bent\n")
-    options = "--config", str(file), "--http", "off"
-    daemon = DaemonUnderTest(tmp_path, *options, environ=systemd.environ)
-    daemon.start()
+    options = "--config", str(file), *OFF
+    daemon = Daemon(tmp_path / "log", "run", *options, **systemd.environ)
     code = daemon.process.wait(PATIENCE_S)
-    daemon.kill()
     assert (code, systemd.waiting()) == (2, [])

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import os
 import re
-import signal
-import subprocess
-import sys
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
 from support.harness import PATIENCE_S, wait_until
+from support.processes import Daemon
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,47 +39,14 @@ def get(address: str, path: str, *, method: str = "GET", **headers: str) -> Resp
         connection.close()
 
 
-class DaemonUnderTest:
-    """A process of `nriplugin run`, and the runtime that it is registered with."""
+class DaemonUnderTest(Daemon):
+    """A process of `nriplugin run`, and the runtime that it registers with."""
 
     def __init__(
-        self, directory: Path, *options: str, environ: Mapping[str, str] | None = None
+        self, runtime: EmbeddedRuntime, log: Path, *arguments: str, **environ: str
     ) -> None:
-        self.runtime = EmbeddedRuntime(str(directory / "nri.sock"))
-        self._command = [
-            *(sys.executable, "-m", "nriplugin", "run", "--control", "off"),
-            *("--nri-socket", str(directory / "nri.sock"), *options),
-        ]
-        self._environ = {
-            **{k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
-            "NRIPLUGIN_CGROUP_VERSION": "2",
-            **(environ or {}),
-        }
-        self.log: list[str] = []
-
-    def start(self) -> None:
-        """Start the process; its log is read on a thread."""
-        self.process = subprocess.Popen(
-            self._command, stderr=subprocess.PIPE, text=True, env=self._environ
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def stop(self) -> int:
-        """End the process as systemd does; return its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
-        return code
-
-    def kill(self) -> None:
-        """End the process in any case."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self._reader.join(PATIENCE_S)
-        assert self.process.stderr
-        self.process.stderr.close()
+        super().__init__(log, "run", "--control", "off", *arguments, **environ)
+        self.runtime = runtime
 
     @property
     def address(self) -> str:
@@ -102,13 +65,8 @@ class DaemonUnderTest:
         return {name: float(value) for name, _, value in pairs}
 
     def _served(self) -> str:
-        found = re.search(r"serving http://(\S+)", "\n".join(self.log))
+        found = re.search(r"serving http://(\S+)", self.log)
         return found[1] if found else ""
-
-    def _read(self) -> None:
-        assert self.process.stderr
-        for line in self.process.stderr:
-            self.log.append(line.rstrip("\n"))
 
 
 @contextmanager
@@ -118,11 +76,13 @@ def daemon_on_runtime(
     """A registered daemon, with HTTP on a free port unless the options say else."""
     if "--http" not in options:
         options += ("--http", "0")
-    daemon = DaemonUnderTest(directory, *options, environ=environ)
-    with daemon.runtime:
-        daemon.start()
+    socket, log = str(directory / "nri.sock"), directory / "daemon.log"
+    options += ("--nri-socket", socket)
+    environ = {"NRIPLUGIN_CGROUP_VERSION": "2", **(environ or {})}
+    with EmbeddedRuntime(socket) as runtime:
+        daemon = DaemonUnderTest(runtime, log, *options, **environ)
         try:
-            daemon.runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+            runtime.wait_for_plugin(timeout_s=PATIENCE_S)
             yield daemon
         finally:
             daemon.kill()

@@ -26,7 +26,7 @@ OFF = ("--control", "off", "--http", "off")
 class Daemon:
     """A process whose log is a file."""
 
-    def __init__(self, log: Path, *arguments: str) -> None:
+    def __init__(self, log: Path, *arguments: str, **environ: str) -> None:
         self._log = log
         with log.open("w") as stderr:
             self.process = subprocess.Popen(
@@ -34,7 +34,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,
                 stderr=stderr,
-                env={**os.environ, "CGROUP_DRIVER": "cgroupfs"},
+                env={**os.environ, "CGROUP_DRIVER": "cgroupfs", **environ},
             )
 
     @property
@@ -59,6 +59,11 @@ class Daemon:
         """Send a signal, wait for the end, and return the exit code."""
         self.send(number)
         return self.process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        """End the process if it still runs."""
+        self.process.kill()
+        self.process.wait()
 
 
 class Place:
@@ -91,8 +96,7 @@ class Place:
         try:
             yield daemon
         finally:
-            daemon.process.kill()
-            daemon.process.wait()
+            daemon.kill()
 
 
 def sent(runtime: EmbeddedRuntime) -> threading.Event:

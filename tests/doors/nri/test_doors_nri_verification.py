@@ -168,15 +168,20 @@ def test_a_container_without_a_cgroup_has_not_drifted() -> None:
     assert drift(node) == ()
 
 
-def test_containers_of_an_earlier_process_are_compared() -> None:
-    """By the record in their annotations; Synchronize has them compared soon."""
-    first = Node("")
-    answer = first.create()
+def with_earlier_container() -> Node:
+    """Return a node that knows the values of a container by its annotation alone."""
+    answer = Node("").create()
     assert answer is not None
     app = container_at(unified=files_of(answer))
     app.annotations.update(answer.adjust.annotations)
     node = Node("")
     node.synchronize([app])
+    return node
+
+
+def test_containers_of_an_earlier_process_are_compared() -> None:
+    """By the record in their annotations; Synchronize has them compared soon."""
+    node = with_earlier_container()
     node.verify(0.0)
     assert set(drift(node)) == set(FILES)
     assert state(node.plugin) is EntryState.DRIFTED
@@ -283,13 +288,7 @@ def test_two_agents_do_not_fight_in_a_loop(caplog: pytest.LogCaptureFixture) -> 
 
 def test_a_record_alone_is_no_reason_to_write() -> None:
     """Only values that this process has decided about are written again."""
-    first = Node("")
-    answer = first.create()
-    assert answer is not None
-    app = container_at(unified=files_of(answer))
-    app.annotations.update(answer.adjust.annotations)
-    node = Node("")
-    node.synchronize([app])
+    node = with_earlier_container()
     configure(node.plugin, REPAIR)
     node.verify()
     assert set(drift(node)) == set(FILES)
