@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nriplugin.cli.main import COMMANDS
+
 TOP = Path(__file__).parents[2]
 DOCUMENTS = [*TOP.glob("*.md"), *TOP.glob("docs/*.md"), TOP / "deploy/README.md"]
 
@@ -34,3 +36,27 @@ def test_what_stays_behind_is_said_where_it_is_put_back() -> None:
     for path in (TOP / "deploy/README.md", TOP / "docs/configuration.md"):
         assert "nriplugin restore" in path.read_text()
         assert "#removing-it" in path.read_text()
+
+
+def test_the_readme_leads_to_every_document() -> None:
+    """A document that nothing leads to is not read."""
+    readme = (TOP / "README.md").read_text()
+    missing = [p.name for p in TOP.glob("docs/*.md") if f"(docs/{p.name}" not in readme]
+    assert missing == []
+
+
+def test_the_readme_names_every_command() -> None:
+    """The list of commands has a line for each, and for no other."""
+    readme = (TOP / "README.md").read_text()
+    section = readme.partition("## Commands\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^nriplugin ([a-z-]+)", section, re.MULTILINE)
+    assert set(named) == set(COMMANDS)
+
+
+def test_contributors_are_told_every_script() -> None:
+    """Those that only other scripts call are left out."""
+    text = (TOP / "CONTRIBUTING.md").read_text()
+    scripts = {path.name for path in TOP.glob("hack/*") if path.is_file()}
+    named = set(re.findall(r"`\./hack/([a-z-]+)", text))
+    assert scripts - named <= {"setup.sh", "go-peers"}
+    assert named <= scripts
