@@ -7,7 +7,8 @@ line is one object: `ts`, `level`, `logger` and `msg`, `exception` for a traceba
 for a decision the fields that its text is made of.
 
 Equal lines are limited (`RepeatLimit`), so that a runtime that is away for a night does
-not fill the disk.
+not fill the disk. Whoever logs a line makes its text and appends it to a queue; a
+thread writes it (stderr_queue.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cli.printing import as_json, printable
+from nriplugin.cli.stderr_queue import queue_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +49,25 @@ REMEMBERED_LINES = 256
 
 
 def log_to_stderr(*, verbose: bool, form: str = TEXT) -> None:
-    """Send the log to standard error; `verbose` includes debug messages."""
-    handler = LimitedHandler(sys.stderr)
-    handler.setFormatter(JSONFormatter() if form == JSON else _text_formatter())
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, handlers=[handler]
-    )
+    """Send the log to standard error; `verbose` includes debug messages.
+
+    From now on nothing in this process waits for standard error to be read.
+    """
+    root = logging.getLogger()
+    # The program that calls this may have a log already. A process may have been
+    # started without standard error.
+    if root.handlers or sys.stderr is None:
+        return
+    formatter = JSONFormatter() if form == JSON else _text_formatter()
+
+    def dropped_line(count: int) -> str:
+        text = f"{count} lines were dropped: standard error was not read"
+        return formatter.format(_record(logging.WARNING, text))
+
+    handler = LimitedHandler(queue_stderr(dropped_line, lambda: handler.close()))
+    handler.setFormatter(formatter)
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 def _text_formatter() -> logging.Formatter:
@@ -158,6 +173,11 @@ class LimitedHandler(logging.StreamHandler["TextIO"]):
 
     def _say_what_was_left_out(self, *, all_of_them: bool = False) -> None:
         for level, text in self._limit.left_out(all_of_them=all_of_them):
-            line = {"name": __name__, "levelno": level, "msg": text}
-            line["levelname"] = logging.getLevelName(level)
-            super().emit(logging.makeLogRecord(line))
+            super().emit(_record(level, text))
+
+
+def _record(level: int, text: str) -> logging.LogRecord:
+    """Return a record about the log itself."""
+    line = {"name": __name__, "levelno": level, "msg": text}
+    line["levelname"] = logging.getLevelName(level)
+    return logging.makeLogRecord(line)

@@ -5,8 +5,8 @@ what was skipped and why. It never has a whole message of the runtime's: those h
 environment of containers, and so their secrets.
 
 Requests only append to a ring (state/events.py). A thread of its own, which exists only
-with `-v`, looks at the ring a few times per second and makes lines of what is new. If
-standard error is a pipe that nobody reads, that thread is the only one that waits.
+with `-v`, looks at the ring a few times per second and makes lines of what is new. It
+hands them to another thread, which writes them (cli/stderr_queue.py).
 """
 
 from __future__ import annotations
@@ -124,4 +124,4 @@ def logging_decisions(events: EventLog, *, on: bool) -> Iterator[None]:
         yield
     finally:
         stopping.set()
-        thread.join(5.0)  # not for ever: nobody may be reading the log
+        thread.join(5.0)  # not for ever: another program may have another log

@@ -30,19 +30,22 @@ class DecisionLog:
         # How many refusals there were, by handler and reason.
         self.refusals: Counter[tuple[str, str]] = Counter()
         self._limited = LimitedLog(_log, clock)
-        self._lock = threading.Lock()  # the CRI door calls from many threads
+        # The CRI door calls from many threads. The lock is for counting, not for
+        # logging: a thread that logs must not make others wait.
+        self._lock = threading.Lock()
 
     def note(self, path: str, decision: Decision) -> None:
         """Count and log the refusals and warnings in a decision about a container."""
-        with self._lock:
-            for handler, reason, text in decision.refused:
-                self.refusals[handler, reason.value] += 1
+        if decision.refused:
+            with self._lock:
+                for handler, reason, _ in decision.refused:
+                    self.refusals[handler, reason.value] += 1
+            for handler, _, text in decision.refused:
                 line = "%s: refused: %s: %s"
                 self._limited.log(logging.WARNING, line, path, handler, text)
         self.note_warnings(path, decision.warnings)
 
     def note_warnings(self, path: str, warnings: Iterable[str]) -> None:
         """Log warnings about a container, such as a memory.high below its use."""
-        with self._lock:
-            for text in warnings:
-                self._limited.log(logging.WARNING, "%s: %s", path, text)
+        for text in warnings:
+            self._limited.log(logging.WARNING, "%s: %s", path, text)

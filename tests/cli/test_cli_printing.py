@@ -6,7 +6,6 @@ Nothing but text reaches a terminal, whatever a name holds, and JSON is JSON.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import pytest
 from support.gopeers import ENVIRON
 from support.trees import CONTAINER, add_v2, make_v2
 
-from nriplugin.cli.logs import log_to_stderr
 from nriplugin.cli.printing import print_json, print_line, print_table, printable
 
 if TYPE_CHECKING:
@@ -125,19 +123,25 @@ def test_a_terminal_that_has_fewer_characters(node: list[str]) -> None:
     assert r"\xfcber" in text
 
 
-def test_log_lines_hold_text_only(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+LOGGING = r"""
+import logging
+from nriplugin.cli.logs import log_to_stderr
+
+log_to_stderr(verbose=False)
+logging.warning("wrote %s", "/kubepods/\x1b[31m\nERROR forged \udcff")
+try:
+    raise ValueError("/kubepods/\x1b[31m")
+except ValueError:
+    logging.exception("failed")
+"""
+
+
+def test_log_lines_hold_text_only() -> None:
     """A message is one line, and each line of a traceback is escaped."""
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    log_to_stderr(verbose=False)
-    log = logging.getLogger("nriplugin.test")
-    log.warning("wrote %s", "/kubepods/\x1b[31m\nERROR forged \udcff")
-    try:
-        raise ValueError("/kubepods/\x1b[31m")
-    except ValueError:
-        log.exception("failed")
-    lines = capsys.readouterr().err.splitlines()
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGING], env=STRICT, stderr=subprocess.PIPE, check=True
+    )
+    lines = done.stderr.decode().splitlines()
     assert lines[0].endswith(r"WARNING wrote /kubepods/\x1b[31m\x0aERROR forged \xff")
     assert lines[2] == "Traceback (most recent call last):"
     assert lines[-1] == r"ValueError: /kubepods/\x1b[31m"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from doors.nri.messages import OURS, container_at, creation, pod_at
@@ -55,6 +56,26 @@ def test_each_line_names_the_container(caplog: pytest.LogCaptureFixture) -> None
         "shop/web/app: refused: cpuBurst: no such burst",
         "shop/web/app: memory.high 1: 2 bytes are in use",
     ]
+
+
+def test_nobody_waits_for_a_thread_that_logs() -> None:
+    """Counting has a lock; it is free while a line is logged."""
+    log = DecisionLog()
+    locked = []
+
+    def look(record: logging.LogRecord) -> bool:
+        locked.append(log._lock.locked())
+        return True
+
+    decision = refused()
+    decision.warnings.append("memory.high 1: 2 bytes are in use")
+    logger = logging.getLogger("nriplugin.state.decision_log")
+    logger.addFilter(look)
+    try:
+        log.note("shop/web/app", decision)
+    finally:
+        logger.removeFilter(look)
+    assert locked == [False, False]
 
 
 def test_a_flood_is_cut_off_and_counted_all_the_same(
