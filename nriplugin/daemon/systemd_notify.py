@@ -11,6 +11,7 @@ sent as long as `live` finds nothing; without it systemd kills and restarts the 
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -19,12 +20,15 @@ from time import CLOCK_MONOTONIC, clock_gettime_ns
 from typing import TYPE_CHECKING
 
 from nriplugin.daemon.health import live, ready
+from nriplugin.loglimit import LimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Self
 
     from nriplugin.daemon.process import DaemonProcess
+
+_log = LimitedLog(logging.getLogger(__name__))
 
 # How often the state is looked at, unless the watchdog wants it more often. A state is
 # sent only if it has changed.
@@ -83,7 +87,14 @@ class SystemdNotifier:
     def _run(self) -> None:
         period_s = min(INTERVAL_S, self._watchdog_s / 2 or INTERVAL_S)
         while not self._ending.wait(period_s):
-            self._look()
+            try:
+                self._look()
+            except Exception as exc:  # noqa: BLE001 - the thread must go on
+                _log.log(logging.ERROR, "systemd: not notified: %r", exc, exc_info=exc)
+                # That says nothing about the other threads. Without a sign of life
+                # systemd would kill a daemon that serves.
+                if self._watchdog_s:
+                    self._send("WATCHDOG=1")
 
     def _look(self) -> None:
         """Send a sign of life if there is reason to, and the status if it is new."""
@@ -119,7 +130,9 @@ class SystemdNotifier:
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock,
         ):
             sock.settimeout(PATIENCE_S)
-            sock.sendto("\n".join(lines).encode(), self._address)
+            # A path in a status may hold bytes that are not UTF-8.
+            text = "\n".join(lines).encode(errors="replace")
+            sock.sendto(text, self._address)
 
 
 def _watchdog_s(environ: Mapping[str, str]) -> float:

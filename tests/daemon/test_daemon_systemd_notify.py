@@ -116,6 +116,32 @@ def test_the_watchdog_is_fed_while_the_threads_work(
     assert said[-1]["STOPPING"] == "1"
 
 
+def test_a_path_that_is_not_utf_8(process: DaemonProcess, systemd: Systemd) -> None:
+    """It is in the status as far as it can be read."""
+    process.config.refused("/etc/\udcff.yaml: no such file")
+    SystemdNotifier(process, systemd.environ).serving()
+    assert "/etc/?.yaml: no such file" in systemd.receive()["STATUS"]
+
+
+def test_a_failure_does_not_end_the_signs_of_life(
+    process: DaemonProcess,
+    systemd: Systemd,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """systemd must not kill a daemon because its state cannot be told."""
+
+    def fail(process: DaemonProcess) -> list[str]:
+        raise LookupError("no such state")
+
+    monkeypatch.setattr(systemd_notify, "ready", fail)
+    environ = {**systemd.environ, "WATCHDOG_USEC": "20000"}
+    with SystemdNotifier(process, environ):
+        for _ in range(3):
+            systemd.receive_until("WATCHDOG", "1")
+    assert "systemd: not notified: LookupError('no such state')" in caplog.messages
+
+
 @pytest.mark.parametrize(
     "environ",
     [{}, {"WATCHDOG_USEC": "20000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "x"}],
