@@ -129,10 +129,11 @@ def draw_shadow(page: Page, shadow: control.ShadowStatus) -> None:
     if not shadow.enabled and not shadow.rules:
         page.text("off: what is decided is sent")
         return
-    where = "the whole node" if shadow.enabled else f"rules {', '.join(shadow.rules)}"
+    by = ", ".join(shadow.rules)
+    where = "for the whole node" if shadow.enabled else f"by {by}"
     page.text(
         Toned("on", Tone.WARNING),
-        f"for {where}: nothing is sent; {many(shadow.containers, 'container')} would "
+        f"{where}: nothing is sent; {many(shadow.containers, 'container')} would "
         "get other values",
     )
     rows = [(one.file, str(one.count)) for one in shadow.files]

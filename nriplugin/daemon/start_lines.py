@@ -30,7 +30,9 @@ def start_lines(process: DaemonProcess) -> Iterator[str]:
     off = [one.name for one in table.HANDLERS if one.name not in on]
     line = f"handlers on: {_listed(on)}; off: {_listed(off)}"
     if config.rules:
-        line += f"; {len(config.rules)} rules change that for some containers"
+        count = len(config.rules)
+        rules = "1 rule changes" if count == 1 else f"{count} rules change"
+        line += f"; {rules} that for some containers"
     yield line
     if config.base.shadow:
         yield "shadow: on: decisions are made for show, and nothing is sent or written"
@@ -42,10 +44,9 @@ def start_lines(process: DaemonProcess) -> Iterator[str]:
         f"repair: {_on(applied and applied.repair.enabled)}; "
         f"verification: {verified}"
     )
+    # Otherwise it is logged when the containers of the node are known.
     if config.curve is not None:
         yield f"curve: {config.curve.value}, set in the configuration"
-    else:
-        yield f"curve: {facts.curve.value} ({facts.curve_evidence})"
     status = process.config
     yield (
         f"configuration: {status.path}, SHA-256 {status.hash}…"

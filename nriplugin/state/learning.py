@@ -47,6 +47,7 @@ class Learning:
         # Without a tree there is nothing to learn, so the doors need not try.
         self.files_known = tree is None
         self._curve_certain = False
+        self._logged: tuple[object, str] | None = None
 
     def look_at_files(self, pod_cgroup: str | None) -> Plan:
         """Learn from a pod's cgroup which files containers have; return the plan."""
@@ -90,5 +91,8 @@ class Learning:
             }
         self._plans.learn(facts, curves_of_pods(seen, node.curve))
         plan = self._plans.now
-        if plan.config.curve is None:  # a configured curve takes precedence
-            _log.info("curve: %s (%s)", plan.facts.curve, plan.facts.curve_evidence)
+        found = plan.facts.curve, plan.facts.curve_evidence
+        # A configured curve takes precedence.
+        if plan.config.curve is None and found != self._logged:
+            self._logged = found
+            _log.info("curve: %s (%s)", *found)

@@ -45,7 +45,7 @@ def test_what_is_on_and_off_and_why() -> None:
     assert "cgroup v2 (by its type), driver cgroupfs (kubelet says so)" in text
     assert "direct writes: off: --read-only" in text
     assert "handlers on: memoryQoS, resources; off: " in text
-    assert "1 rules change that" in text
+    assert "1 rule changes that for some containers" in text
     assert "adopt: on; repair: off; verification: " in text
     assert "curve: kep, set in the configuration" in text
     assert "configuration: the defaults" in text
@@ -53,12 +53,12 @@ def test_what_is_on_and_off_and_why() -> None:
 
 
 def test_the_defaults() -> None:
-    """The curve has its evidence, and the file its hash."""
+    """The file has its hash; the curve is not known before the containers are."""
     process = process_with(config_path="/etc/nriplugin/config.yaml")
     process.config.applied("{}\n", first=True)
     text = "\n".join(start_lines(process))
     assert "handlers on: resources; off: " in text
-    assert "curve: quadratic (" in text
+    assert "curve: " not in text
     hashed = process.config.hash
     assert f"configuration: /etc/nriplugin/config.yaml, SHA-256 {hashed}" in text
     assert "direct writes: off: nothing in the configuration needs them" in text

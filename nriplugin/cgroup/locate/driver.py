@@ -117,7 +117,9 @@ def detect_driver(
         _judged("environment", ENV_DRIVER, environ.get(ENV_DRIVER)),
         *(_settings_rung(one) for one in settings),
         _file_system(trees, kube_root),
-        Rung("default", "no rung before had an answer", Driver.CGROUPFS),
+        Rung(
+            "default", "assumed: nothing on this node names the driver", Driver.CGROUPFS
+        ),
     ):
         rungs.append(rung)
         if rung.driver is not None:
