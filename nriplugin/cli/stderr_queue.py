@@ -36,8 +36,10 @@ WAITING = 512
 PATIENCE_S = 2.0
 
 
-class StderrQueue(io.RawIOBase):
+class StderrQueue(io.BufferedIOBase):
     """A file whose `write` never waits; a thread writes to the real file."""
+
+    name = "<stderr>"
 
     def __init__(self, fd: int, dropped_line: Callable[[int], str]) -> None:
         """Start the thread; `dropped_line` makes the line about so many lines."""

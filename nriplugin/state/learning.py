@@ -91,8 +91,8 @@ class Learning:
             }
         self._plans.learn(facts, curves_of_pods(seen, node.curve))
         plan = self._plans.now
-        found = plan.facts.curve, plan.facts.curve_evidence
+        learned = plan.facts.curve, plan.facts.curve_evidence
         # A configured curve takes precedence.
-        if plan.config.curve is None and found != self._logged:
-            self._logged = found
-            _log.info("curve: %s (%s)", *found)
+        if plan.config.curve is None and learned != self._logged:
+            self._logged = learned
+            _log.info("curve: %s (%s)", *learned)
