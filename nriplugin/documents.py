@@ -19,16 +19,24 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # PyYAML does not catch what its own constructors of dates and numbers raise.
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
 
+# PyYAML's composer in C calls itself for every level and has no limit of its own: some
+# ten thousand levels end the process. Manifests have about ten.
+MAX_DEPTH = 100
+# How many values a text may have beyond those it spells out, because of aliases: a few
+# hundred bytes of them can stand for billions of values.
+MAX_ALIASED = 100_000
+
 
 def load_documents(content: str | bytes, source: str) -> list[Any]:
     """Return all documents of a text.
 
     Raises:
-        ConfigError: the text is not YAML, or a mapping has a key twice; the message is
-            one line with the place.
+        ConfigError: the text is not YAML, a mapping has a key twice, or the text is
+            nested too deeply; the message is one line with the place.
     """
     documents = []
     try:
+        _refuse_bombs(content, source)
         loader = _LOADER(content)
         while loader.check_node():
             node = loader.get_node()
@@ -37,6 +45,43 @@ def load_documents(content: str | bytes, source: str) -> list[Any]:
     except _ERRORS as exc:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(exc).split())}") from exc
     return documents
+
+
+def _refuse_bombs(content: str | bytes, source: str) -> None:
+    """Raise a ConfigError for a text that would take the stack or the memory.
+
+    The events of the parser come one by one, and none of them is kept.
+    """
+    sizes = [0]  # how many values each open collection has so far
+    anchors: list[str | None] = []  # of the open collections
+    known: dict[str, int] = {}  # how many values an anchor stands for
+    aliased = 0
+    for event in yaml.parse(content, Loader=_LOADER):
+        if isinstance(event, yaml.ScalarEvent):
+            sizes[-1] += 1
+            if event.anchor is not None:
+                known[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            sizes.append(1)
+            anchors.append(event.anchor)
+            if len(anchors) > MAX_DEPTH:
+                raise _too_much(event, source, f"{MAX_DEPTH} nested levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            size, anchor = sizes.pop(), anchors.pop()
+            sizes[-1] += size
+            if anchor is not None:
+                known[anchor] = size
+        elif isinstance(event, yaml.AliasEvent):
+            size = known.get(event.anchor, 1)  # 1 inside of what it stands for
+            sizes[-1] += size
+            aliased += size
+            if aliased > MAX_ALIASED:
+                raise _too_much(event, source, f"{MAX_ALIASED} values by aliases")
+
+
+def _too_much(event: yaml.Event, source: str, most: str) -> ConfigError:
+    line = event.start_mark.line + 1
+    return ConfigError(f"{source}: line {line}: too much, expected at most {most}")
 
 
 def _refuse_duplicates(document: yaml.Node, source: str) -> None:

@@ -62,6 +62,8 @@ class StatusResponse(google.protobuf.message.Message):
     SHADOW_FIELD_NUMBER: builtins.int
     PROCESS_FIELD_NUMBER: builtins.int
     WITHDRAWN_FIELD_NUMBER: builtins.int
+    CONTROL_ADDRESS_FIELD_NUMBER: builtins.int
+    HTTP_ADDRESS_FIELD_NUMBER: builtins.int
     version: builtins.str
     door: builtins.str
     """nri or cri"""
@@ -74,6 +76,9 @@ class StatusResponse(google.protobuf.message.Message):
     """requests that the watchdog answered"""
     withdrawn: builtins.bool
     """the daemon decides nothing any more"""
+    control_address: builtins.str
+    """Where each service is served, `off`, or why it is not."""
+    http_address: builtins.str
     @property
     def problems(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """One sentence for each reason why one of them is false."""
@@ -127,9 +132,11 @@ class StatusResponse(google.protobuf.message.Message):
         shadow: Global___ShadowStatus | None = ...,
         process: Global___ProcessStatus | None = ...,
         withdrawn: builtins.bool = ...,
+        control_address: builtins.str = ...,
+        http_address: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "node", b"node", "process", b"process", "runtime", b"runtime", "shadow", b"shadow", "verification", b"verification"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "door", b"door", "groups", b"groups", "handlers", b"handlers", "healthy", b"healthy", "late_answers", b"late_answers", "node", b"node", "operations", b"operations", "pid", b"pid", "problems", b"problems", "process", b"process", "ready", b"ready", "runtime", b"runtime", "shadow", b"shadow", "started_at", b"started_at", "verification", b"verification", "version", b"version", "withdrawn", b"withdrawn", "writes", b"writes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "control_address", b"control_address", "door", b"door", "groups", b"groups", "handlers", b"handlers", "healthy", b"healthy", "http_address", b"http_address", "late_answers", b"late_answers", "node", b"node", "operations", b"operations", "pid", b"pid", "problems", b"problems", "process", b"process", "ready", b"ready", "runtime", b"runtime", "shadow", b"shadow", "started_at", b"started_at", "verification", b"verification", "version", b"version", "withdrawn", b"withdrawn", "writes", b"writes"]) -> None: ...
 
 Global___StatusResponse: typing_extensions.TypeAlias = StatusResponse
 

@@ -147,8 +147,8 @@ class ControlClient:
 
     def _nobody(self) -> str:
         return (
-            f"no daemon answers at {SCHEME}{self._path}; is `nriplugin run` running, "
-            "and was it started with --control off?"
+            f"no daemon answers at {SCHEME}{self._path}; start `nriplugin run` without "
+            "`--control off`, or give both the same --control ADDRESS"
         )
 
     def _ended(self) -> str:

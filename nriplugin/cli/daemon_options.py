@@ -35,7 +35,8 @@ def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS|off",
         default=None,
         help="socket of the control API, which status, why and events use "
-        f"(default: {DEFAULT_CONTROL}); `off` also keeps gRPC out of the process",
+        f"(default: {DEFAULT_CONTROL}; $NRIPLUGIN_CONTROL is for those commands "
+        "alone); `off` also keeps gRPC out of the process",
     )
     parser.add_argument(
         "--control-group",
@@ -76,10 +77,6 @@ def services_of(
     process: DaemonProcess, args: argparse.Namespace
 ) -> list[AbstractContextManager[Any]]:
     """Return the services that the options ask for, to be entered by `run_process`."""
-    process.addresses = {
-        "control API": args.control or DEFAULT_CONTROL,
-        "HTTP": args.http or DEFAULT_HTTP,
-    }
     return [
         logging_decisions(process.lifecycle.events, on=args.verbose),
         serving_control(process, args.control, args.control_group),

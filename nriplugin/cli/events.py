@@ -159,6 +159,8 @@ def _print(event: control.Event, *, as_json: bool) -> None:
     who = "/".join(name for name in names if name) or event.container_id
     files = [f"{name}={event.files[name]}" for name in sorted(event.files)]
     files[:-1] = [f"{file}," for file in files[:-1]]
+    if files and event.text:
+        files[-1] += ";"
     rest: list[str] = [text for text in (who, *files, event.text) if text]
     kind = f"{event.kind:{_KIND_WIDTH}}"
     if not on_terminal():

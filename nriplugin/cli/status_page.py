@@ -46,6 +46,7 @@ def draw_status(
     draw_verification(page, status.verification, now)
     draw_shadow(page, status.shadow)
     draw_gaps(page, status.runtime)
+    _serving(page, status)
     _process(page, status, now)
 
 
@@ -62,18 +63,15 @@ def brief_line(status: control.StatusResponse) -> str:
 
 
 def verdict(status: control.StatusResponse) -> str:
-    """Return whether the daemon is healthy, ready and deciding, in a few words."""
+    """Return whether the daemon is healthy and ready; its problems say why not."""
     healthy = "healthy" if status.healthy else "not healthy"
     ready = "ready" if status.ready else "not ready"
-    withdrawn = ", withdrawn" if status.withdrawn else ""
-    return f"{healthy}, {ready}{withdrawn}"
+    return f"{healthy}, {ready}"
 
 
 def verdict_tone(status: control.StatusResponse) -> Tone:
     """Return the colour of the verdict."""
-    if not (status.healthy and status.ready):
-        return Tone.BAD
-    return Tone.WARNING if status.withdrawn else Tone.GOOD
+    return Tone.GOOD if status.healthy and status.ready else Tone.BAD
 
 
 def _summary(page: Page, status: control.StatusResponse) -> None:
@@ -82,14 +80,6 @@ def _summary(page: Page, status: control.StatusResponse) -> None:
     page.section(indent=2)
     for problem in status.problems:
         page.text(Toned(problem, Tone.BAD))
-    if status.withdrawn:
-        page.text(
-            Toned(
-                "withdrawn: direct writes were put back, and nothing is decided until "
-                "the daemon is started again",
-                Tone.WARNING,
-            )
-        )
     page.section()
     page.text("")
 
@@ -152,6 +142,12 @@ def _handlers(page: Page, handlers: Iterable[control.HandlerStatus]) -> None:
         rows.append((handler.name, on, f"{handler.containers:10}", differ))
     page.section("Handlers", INDENT)
     page.table(rows)
+
+
+def _serving(page: Page, status: control.StatusResponse) -> None:
+    page.section("Serving", INDENT)
+    page.text(f"control API: {status.control_address or 'not known'}")
+    page.text(f"HTTP: {status.http_address or 'not known'}")
 
 
 def _process(page: Page, status: control.StatusResponse, now: float) -> None:

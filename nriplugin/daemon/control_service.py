@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_CONTROL = "unix:///run/nriplugin/nriplugin.sock"
 OFF = "off"
+SERVICE = "control API"  # in `DaemonProcess.addresses`
 OPTION = "--control"
 GROUP_OPTION = "--control-group"
 
@@ -50,6 +51,7 @@ def serving_control(
     if address == OFF:
         if group is not None:
             raise ConfigError(f"{GROUP_OPTION}: {group!r}, expected {OPTION} to be on")
+        process.addresses[SERVICE] = OFF
         yield
         return
     listener = None
@@ -60,9 +62,11 @@ def serving_control(
     except ConfigError as exc:
         if address is not None or group is not None:
             raise
+        process.addresses[SERVICE] = f"not served: {exc}"
         _log.warning("the control API is off: %s", exc)
         listener = None
     except Exception:  # noqa: BLE001 - a defect must not keep the daemon from serving
+        process.addresses[SERVICE] = "not served: the log says why"
         _log.exception("the control API is off")
         listener = None
     try:
@@ -117,8 +121,15 @@ def _listener(
             f"{OPTION}: {os.path.dirname(path)}: {exc.strerror}, expected a directory "
             "that is there or can be made"
         ) from exc
+
+    def opened() -> None:
+        process.addresses[SERVICE] = address
+
+    process.addresses[SERVICE] = f"not served: {address} is not free"
     return ControlListener(
-        *(OPTION, path, readers), lambda access: ControlServer(process, access)
+        *(OPTION, path, readers),
+        lambda access: ControlServer(process, access),
+        opened=opened,
     )
 
 

@@ -19,6 +19,12 @@ REQUEST_STUCK_S = 30.0
 BACKGROUND_STUCK_S = 120.0
 
 
+WITHDRAWN = (
+    "withdrawn: direct writes were put back, and nothing is decided until the daemon "
+    "is started again"
+)
+
+
 def live(process: DaemonProcess) -> list[str]:
     """Return why the process should be restarted; nothing if it works."""
     problems = []
@@ -40,7 +46,7 @@ def ready(process: DaemonProcess) -> list[str]:
     asked for, and a roll-out to such a node must not wait for ever.
     """
     if process.withdrawn:
-        return ["withdrawn: nothing is decided any more"]
+        return [WITHDRAWN]
     if process.waits:
         return [f"another process of nriplugin still serves: {process.waits}"]
     connection = process.lifecycle.connection

@@ -1,8 +1,9 @@
 """Serves metrics, health and status over HTTP.
 
 An address that the user gave has to work; if the default one does not, the daemon goes
-on without the service. prometheus-client is imported only if the service is on; without
-it, health and status are served all the same, because probes need them.
+on without the service and tries again every few seconds. prometheus-client is imported
+only if the service is on; without it, health and status are served all the same,
+because probes need them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from nriplugin.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nriplugin.daemon.http_server import HTTPServer
     from nriplugin.daemon.metrics import DaemonMetrics
     from nriplugin.daemon.process import DaemonProcess
 
@@ -26,6 +29,9 @@ _log = logging.getLogger(__name__)
 # A port outside of 9100 to 9999, which exporters have used up.
 DEFAULT_HTTP = "127.0.0.1:10799"
 OFF = "off"
+SERVICE = "HTTP"  # in `DaemonProcess.addresses`
+# How often the default address is tried while another process has it.
+RETRY_S = 5.0
 
 _EXPECTED = "expected HOST:PORT, [IPv6]:PORT, :PORT for all addresses, PORT, or off"
 _LOOPBACK = "127.0.0.1"
@@ -49,6 +55,7 @@ def serving_http(
         ConfigError: the address is not one, or cannot be served.
     """
     if address == OFF:
+        process.addresses[SERVICE] = OFF
         yield ""
         return
     host, port = parse_http_address(DEFAULT_HTTP if address is None else address)
@@ -64,9 +71,22 @@ def serving_http(
             raise ConfigError(
                 f"--http: {address}: {problem}, expected {expected}"
             ) from exc
-        _log.warning("metrics and health are not served: %s: %s", DEFAULT_HTTP, problem)
-        yield ""
+        _log.warning(
+            "metrics and health are not served: %s: %s: tried again until it is free",
+            *(DEFAULT_HTTP, problem),
+        )
+        process.addresses[SERVICE] = f"not served: {DEFAULT_HTTP}: {problem}"
+        with _trying_again(process, pods):
+            yield ""
         return
+    server = _started(process, listener, pods)
+    try:
+        yield process.addresses[SERVICE]
+    finally:
+        server.stop()
+
+
+def _started(process: DaemonProcess, listener: socket.socket, pods: int) -> HTTPServer:
     # Imported only here: without the service none of them is needed.
     from nriplugin.daemon.http_pages import HTTPPages
     from nriplugin.daemon.http_server import HTTPServer
@@ -75,11 +95,39 @@ def serving_http(
     pages = HTTPPages(process, _metrics_of(process, pods))
     server = HTTPServer(listener, pages.answer)
     server.start()
+    process.addresses[SERVICE] = served
     _log.info("serving http://%s", served)
+    return server
+
+
+@contextmanager
+def _trying_again(process: DaemonProcess, pods: int) -> Iterator[None]:
+    """Within the `with` block, serve the default address as soon as it is free."""
+    ending = threading.Event()
+    servers: list[HTTPServer] = []
+
+    def run() -> None:
+        while not servers and not ending.wait(RETRY_S):
+            try:
+                listener = listening(*parse_http_address(DEFAULT_HTTP))
+            except OSError:
+                continue
+            try:
+                servers.append(_started(process, listener, pods))
+            except Exception:  # noqa: BLE001 - a defect must not end the daemon
+                listener.close()
+                _log.exception("metrics and health are not served")
+                return
+
+    thread = threading.Thread(target=run, name="http-retry", daemon=True)
+    thread.start()
     try:
-        yield served
+        yield
     finally:
-        server.stop()
+        ending.set()
+        thread.join()
+        for server in servers:
+            server.stop()
 
 
 def parse_http_address(address: str) -> tuple[str, int]:

@@ -168,5 +168,5 @@ def _configuration_metrics(process: DaemonProcess) -> Iterator[Metric]:
     yield gauge(
         "direct_writes",
         "Whether the daemon writes to cgroups itself.",
-        lifecycle.pending.writer is not None,
+        not process.direct_writes_off_because,
     )

@@ -75,7 +75,8 @@ class DaemonProcess:
         self.state_directory: str | None = None
         # How the cgroup driver was found.
         self.driver_evidence = ""
-        # By the name of a service, the address at which it is served, or `off`.
+        # By the name of a service, where it is served, `off`, or why it
+        # is not; set by the services themselves.
         self.addresses: dict[str, str] = {}
         # For whom this process waits before it serves, as a sentence without a
         # subject; empty if it waits for nobody.

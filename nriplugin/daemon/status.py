@@ -18,7 +18,9 @@ from nriplugin.daemon.container_counts import (
     container_groups,
     containers_by_handler,
 )
+from nriplugin.daemon.control_service import SERVICE as CONTROL
 from nriplugin.daemon.health import live, ready
+from nriplugin.daemon.http_service import SERVICE as HTTP
 from nriplugin.daemon.plain import valid_text
 from nriplugin.engine.handlers import table
 
@@ -69,6 +71,8 @@ def status_of(process: DaemonProcess, by: str = "") -> control.StatusResponse:
         shadow=_shadow(lifecycle),
         process=_process_status(process),
         withdrawn=process.withdrawn,
+        control_address=valid_text(process.addresses.get(CONTROL, "")),
+        http_address=valid_text(process.addresses.get(HTTP, "")),
     )
 
 
@@ -108,15 +112,10 @@ def configuration_status(process: DaemonProcess) -> control.ConfigurationStatus:
     )
 
 
-def direct_writes_off_because(process: DaemonProcess) -> str:
-    """Return why the daemon writes to no cgroup itself; empty if it may."""
-    return process.direct_writes_off_because
-
-
 def _node_status(process: DaemonProcess) -> control.NodeStatus:
     plan = process.lifecycle.plan
     facts, chosen = plan.facts, plan.config.curve
-    off_because = direct_writes_off_because(process)
+    off_because = process.direct_writes_off_because
     on_because = "the configuration, the runtime or an earlier process needs them"
     return control.NodeStatus(
         cgroup_version=facts.cgroup_version,

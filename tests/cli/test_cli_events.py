@@ -82,6 +82,14 @@ def test_one_line_each_and_at_once(daemon: ControlDaemon) -> None:
     assert daemon.requests == [control.WatchRequest()]
 
 
+def test_values_and_text_are_separated(daemon: ControlDaemon, capsys: Captured) -> None:
+    event = control.Event(kind="drifted", at=NOW, pod="p", text="it is 100")
+    event.files["cpu.weight"] = "35"
+    daemon.events.put(event)
+    assert main(["events", "--control", daemon.address, "--count", "1"]) == 0
+    assert capsys.readouterr().out.endswith("p cpu.weight=35; it is 100\n")
+
+
 def test_count_and_kind_and_all(daemon: ControlDaemon, capsys: Captured) -> None:
     """--count counts the events that --kind lets through."""
     for event in (CREATED, DRIFTED, CREATED, DRIFTED):

@@ -24,6 +24,7 @@ from nriplugin.cli.control_client import ControlClient
 from nriplugin.cli.main import main
 from nriplugin.cli.status import GROUPINGS
 from nriplugin.daemon.container_counts import _GROUPS
+from nriplugin.daemon.health import WITHDRAWN
 from nriplugin.errors import ControlError
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def test_the_page_has_every_section(daemon: ControlDaemon, capsys: Captured) -> 
     labels = [line[:15].strip() for line in page.splitlines() if line[:1].isupper()]
     assert labels == [
         *("Runtime", "Configuration", "Node", "Handlers", "Containers", "Requests"),
-        *("Refusals", "Direct writes", "Verification", "Shadow", "Gaps", "Process"),
+        *("Refusals", "Direct writes", "Verification", "Shadow", "Gaps", "Serving"),
+        "Process",
     ]
     for text in (
         "nriplugin 0.1.0: healthy, ready",
@@ -68,6 +70,8 @@ def test_the_page_has_every_section(daemon: ControlDaemon, capsys: Captured) -> 
         "cpu.max.burst        3       1",
         "cpu.weight        2         1             0",
         "for 12 s, 1 container missed",
+        "control API: unix:///run/nriplugin/nriplugin.sock",
+        "HTTP: not served: 127.0.0.1:10799: Address already in use",
         "pid 4711",
         "24.3 MB resident, 5 threads, 21 open files",
     ):
@@ -163,12 +167,23 @@ def test_brief_is_one_line_and_a_probe(daemon: ControlDaemon, capsys: Captured) 
     assert status(daemon, "-o", "json") == 1
 
 
+def test_withdrawn_is_said_once(daemon: ControlDaemon, capsys: Captured) -> None:
+    """The page and the line have the daemon's sentence and no other one."""
+    withdrawn = good_status()
+    withdrawn.ready, withdrawn.withdrawn = False, True
+    withdrawn.problems.append(WITHDRAWN)
+    daemon.answers["Status"] = withdrawn
+    for options in ((), ("--brief",)):
+        assert status(daemon, *options) == 1
+        assert capsys.readouterr().out.count("withdrawn") == 1
+
+
 def test_brief_without_a_daemon(tmp_path: Path, capsys: Captured) -> None:
     """One line and exit code 1."""
     address = f"unix://{tmp_path}/none.sock"
     assert main(["status", "--brief", "--control", address]) == 1
     captured = capsys.readouterr()
-    assert captured.out.startswith(f"nriplugin: no daemon answers at {address}; is")
+    assert captured.out.startswith(f"nriplugin: no daemon answers at {address}; ")
     assert captured.err == ""
 
 
@@ -179,7 +194,7 @@ def test_no_daemon_is_one_line(tmp_path: Path, capsys: Captured) -> None:
         assert main(["status", "--control", f"unix://{path}"]) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert f"no daemon answers at unix://{path}" in line
-        assert "--control off" in line
+        assert "start `nriplugin run` without `--control off`" in line
         with socket.socket(socket.AF_UNIX) as left_behind:
             if not os.path.exists(path):
                 left_behind.bind(path)

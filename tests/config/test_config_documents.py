@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import yaml
 
@@ -77,3 +80,42 @@ def test_what_has_no_meaning_as_a_key_is_no_yaml() -> None:
     """A list cannot be a key, whether it occurs once or twice."""
     with pytest.raises(ConfigError, match=r"^file\.yaml: not YAML: .*unhashable"):
         load_documents("? [1]\n: 2\n? [1]\n: 3", "file.yaml")
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
+def test_deep_nesting_is_refused_instead_of_ending_the_process(opening: str) -> None:
+    code = (
+        "import sys\n"
+        "from nriplugin.documents import load_documents\n"
+        "from nriplugin.errors import ConfigError\n"
+        "try: load_documents(sys.argv[1] * 30000, 'text')\n"
+        "except ConfigError as exc: print(exc)\n"
+    )
+    command = [sys.executable, "-c", code, opening]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    expected = "text: line 1: too much, expected at most 100 nested levels\n"
+    assert done.stdout == expected
+
+
+def test_a_hundred_levels_are_read() -> None:
+    assert load_documents("[" * 100 + "]" * 100, "text")
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_aliases_for_very_many_values_are_refused(merge: bool) -> None:
+    # Without a limit on aliases this takes all memory only with much more of them.
+    text = "a: &a0 {x: 1, y: 2}\n"
+    for number in range(1, 7):
+        aliases = ", ".join([f"*a{number - 1}"] * 9)
+        value = f"{{<<: [{aliases}]}}" if merge else f"[{aliases}]"
+        text += f"b{number}: &a{number} {value}\n"
+    with pytest.raises(ConfigError, match="expected at most 100000 values by aliases"):
+        load_documents(text, "text")
+
+
+def test_ordinary_aliases_are_followed() -> None:
+    text = "a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: &c [*c, *a]\n"
+    (document,) = load_documents(text, "text")
+    assert document["b"] == {"x": 1, "y": 2}
+    assert document["c"][1] == {"x": 1}

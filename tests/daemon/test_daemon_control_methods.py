@@ -26,6 +26,7 @@ from nriplugin.daemon.config_watch import ConfigWatch
 from nriplugin.daemon.control_service import serving_control
 from nriplugin.errors import ConfigError
 from nriplugin.explain import TYPICAL_NODE
+from nriplugin.kube import manifests
 from nriplugin.node.direct_writes import DirectWriter
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def test_explain_is_that_of_the_command(
         ("{", "manifest: not YAML"),
         ("kind: Pod", "manifest: "),
         (MANIFEST.replace("500m", "many"), "manifest: "),
-        ("x" * (1024 * 1024 + 1), "manifest: 1048577 characters, expected at most"),
+        ("x" * 65537, "manifest: 65537 characters, expected at most 65536"),
+        ("[" * 30000, "manifest: line 1: too much, expected at most 100 nested"),
     ],
 )
 def test_a_wrong_manifest(manifest: str, expected: str, tmp_path: Path) -> None:
@@ -87,6 +89,31 @@ def test_a_wrong_manifest(manifest: str, expected: str, tmp_path: Path) -> None:
         client.explain(manifest)
     assert details(raised).startswith(f"INVALID_ARGUMENT: {expected}")
     assert "\n" not in details(raised)
+
+
+def test_one_manifest_is_explained_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second call is refused while the first one takes memory."""
+    with controlled(daemon_of(plugin_on(TYPICAL_NODE).lifecycle), tmp_path) as client:
+        refused = []
+
+        def read_manifests(documents: list[object]) -> None:
+            with pytest.raises(grpc.RpcError) as raised:
+                client.explain(MANIFEST)
+            refused.append(details(raised))
+            raise ConfigError("the first one")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(manifests, "read_manifests", read_manifests)
+            with pytest.raises(grpc.RpcError) as raised:
+                client.explain(MANIFEST)
+        assert details(raised) == "INVALID_ARGUMENT: manifest: the first one"
+        assert refused == [
+            "RESOURCE_EXHAUSTED: another manifest is being explained, expected one at "
+            "a time"
+        ]
+        assert client.explain(MANIFEST)
 
 
 # Reload

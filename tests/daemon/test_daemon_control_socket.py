@@ -18,6 +18,7 @@ from daemon.control_clients import ControlClient, controlled, daemon_of
 from doors.nri.nodes import plugin_on
 from support.harness import PATIENCE_S, wait_until
 
+from nriplugin.daemon.control import listener
 from nriplugin.daemon.control.listener import ControlListener
 from nriplugin.daemon.control.peers import Access, Peer, access_of, group_id, peer_of
 from nriplugin.daemon.control.server import ControlServer
@@ -275,12 +276,12 @@ def test_large_answers_pass(tmp_path: Path) -> None:
     pods = "---\n".join(
         f"{{apiVersion: v1, kind: Pod, metadata: {{name: p{number}}}, spec: "
         "{containers: [{name: a, resources: {limits: {cpu: 1, memory: 1Gi}}}]}}\n"
-        for number in range(500)
+        for number in range(450)
     )
     with controlled(process, tmp_path) as client:
         text = client.explain(pods)
-    assert len(text) > 500_000
-    assert text.count('"kind": "Pod"') == 500
+    assert len(text) > 450_000
+    assert text.count('"kind": "Pod"') == 450
 
 
 @pytest.mark.parametrize(
@@ -300,3 +301,24 @@ def test_mistakes_of_the_user(
     with pytest.raises(ConfigError) as raised, serving_control(process, address, group):
         pass
     assert str(raised.value).startswith(named)
+
+
+@as_root
+def test_connections_of_root_leave_those_of_the_group(
+    process: DaemonProcess, open_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the two has its own number of connections."""
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 1)
+    path = str(open_directory / "control.sock")
+    with (
+        serving_control(process, f"unix://{path}", str(GROUP)),
+        socket.socket(socket.AF_UNIX) as first,
+        socket.socket(socket.AF_UNIX) as second,
+    ):
+        first.settimeout(PATIENCE_S)
+        second.settimeout(PATIENCE_S)
+        first.connect(path)
+        assert first.recv(1)  # the server's greeting: the connection is forwarded
+        second.connect(path)
+        assert not second.recv(1)
+        assert called_by(path, NOBODY, GROUP)["Status"] == "OK"

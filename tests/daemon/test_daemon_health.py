@@ -10,7 +10,7 @@ from support.harness import connected, container, pod, wait_until
 
 from nriplugin.daemon import health
 from nriplugin.daemon.background import BackgroundThread
-from nriplugin.daemon.health import live, ready
+from nriplugin.daemon.health import WITHDRAWN, live, ready
 from nriplugin.daemon.process import DaemonProcess
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.doors.nri.responses import adjustment
@@ -116,7 +116,7 @@ def test_withdrawn_is_not_ready(process: DaemonProcess) -> None:
     process.lifecycle.connection.synchronized(0)
     assert ready(process) == []
     process.withdrawn = True
-    assert ready(process) == ["withdrawn: nothing is decided any more"]
+    assert ready(process) == [WITHDRAWN]
     assert live(process) == []
 
 

@@ -19,6 +19,7 @@ from nriplugin.daemon import health, http_service
 from nriplugin.daemon.background import BackgroundThread
 from nriplugin.daemon.http_service import parse_http_address, serving_http
 from nriplugin.daemon.process import DaemonProcess
+from nriplugin.daemon.status import status_of
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.errors import ConfigError
 from nriplugin.state.lifecycle import Lifecycle
@@ -105,8 +106,29 @@ def test_the_default_address_in_use_is_a_warning(
             serving_http(process, None) as address,
         ):
             assert address == ""
+            assert process.addresses["HTTP"].startswith(f"not served: {default}: ")
     (line,) = caplog.messages
     assert line.startswith(f"metrics and health are not served: {default}: ")
+
+
+def test_the_default_address_is_served_when_it_is_free(
+    process: DaemonProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process had it at the start; `status` says where pages are then."""
+    monkeypatch.setattr(http_service, "RETRY_S", 0.05)
+    taken = socket.create_server(("127.0.0.1", 0))
+    with taken:
+        default = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setattr(http_service, "DEFAULT_HTTP", default)
+        with serving_http(process, None):
+            taken.close()
+            wait_until(lambda: status_of(process).http_address == default)
+            assert get(default, "/healthz")[0] == 200
+
+
+def test_status_says_that_it_is_off(process: DaemonProcess) -> None:
+    with serving_http(process, "off"):
+        assert status_of(process).http_address == "off"
 
 
 def test_health_and_readiness(process: DaemonProcess, address: str) -> None:

@@ -96,6 +96,8 @@ def good_status(**more: Any) -> control.StatusResponse:
     counts = control.FileCount
     status = control.StatusResponse(
         version="0.1.0",
+        control_address="unix:///run/nriplugin/nriplugin.sock",
+        http_address="not served: 127.0.0.1:10799: Address already in use",
         door="nri",
         pid=4711,
         started_at=NOW - 4000,

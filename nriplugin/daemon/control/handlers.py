@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from nriplugin.daemon.control.service import NotNow
+from nriplugin.daemon.control.service import Busy, NotNow
 from nriplugin.daemon.why import NoSuchContainer
 from nriplugin.errors import (
     CgroupError,
@@ -33,6 +33,7 @@ _log = LimitedLog(logging.getLogger(__name__))
 # The first class that fits an exception counts.
 _CODES: tuple[tuple[type[NRIPluginError], grpc.StatusCode], ...] = (
     (NoSuchContainer, grpc.StatusCode.NOT_FOUND),
+    (Busy, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (NotNow, grpc.StatusCode.FAILED_PRECONDITION),
     (RequestFails, grpc.StatusCode.FAILED_PRECONDITION),
     (ConfigError, grpc.StatusCode.INVALID_ARGUMENT),

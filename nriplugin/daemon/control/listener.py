@@ -63,6 +63,7 @@ class ControlListener:
         group: int | None,
         make_backend: Callable[[Access], Backend],
         look_s: float = LOOK_S,
+        opened: Callable[[], None] | None = None,
     ) -> None:
         """Prepare the listener.
 
@@ -72,7 +73,9 @@ class ControlListener:
             group: the group that may read; None if there is none.
             make_backend: makes the gRPC server for an access.
             look_s: how often the socket file is looked at.
+            opened: called whenever the socket has been made.
         """
+        self._opened = opened
         self.path = path
         self._option, self._group = option, group
         self._make_backend = make_backend
@@ -118,6 +121,8 @@ class ControlListener:
         except BaseException:
             self._tear_down()
             raise
+        if self._opened is not None:
+            self._opened()
 
     def start(self) -> None:
         """Start the thread; if the socket is not open, it tries to open it."""
@@ -219,11 +224,11 @@ class ControlListener:
 
     def _limit(self, access: Access) -> None:
         """Refuse a connection that would be one too many."""
-        reading = sum(one.access is Access.READING for one in self._connections)
-        if access is Access.READING and reading >= MAX_READING_CONNECTIONS:
-            raise ConnectionRefusedError(f"{reading} connections of the group are open")
-        if len(self._connections) - reading >= MAX_CONNECTIONS:
-            raise ConnectionRefusedError(f"{MAX_CONNECTIONS} connections are open")
+        found = sum(one.access is access for one in self._connections)
+        if access is Access.READING and found >= MAX_READING_CONNECTIONS:
+            raise ConnectionRefusedError(f"{found} connections of the group are open")
+        if access is Access.ALL and found >= MAX_CONNECTIONS:
+            raise ConnectionRefusedError(f"{found} connections of root are open")
 
     def _look(self) -> None:
         """Open the socket if there is none, or if its file was removed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
@@ -17,13 +18,21 @@ from nriplugin.explain import explain_pods
 if TYPE_CHECKING:
     from nriplugin.daemon.process import DaemonProcess
 
-# A manifest of this size holds hundreds of pods.
-MAX_MANIFEST = 1024 * 1024
+# A manifest of this size holds hundreds of pods. It takes up to 200 times its size
+# while it is explained, and a daemon in its unit may have no more than 128 MB.
+MAX_MANIFEST = 64 * 1024
 _SOURCE = "manifest"
+
+# Held by the one Explain of the process that is under way.
+_EXPLAINING = threading.Lock()
 
 
 class NotNow(NRIPluginError):
     """The daemon is not in a state in which the call makes sense."""
+
+
+class Busy(NRIPluginError):
+    """The daemon does as much of this at the moment as it may."""
 
 
 class ControlService:
@@ -48,11 +57,19 @@ class ControlService:
             raise ConfigError(
                 f"{_SOURCE}: {size} characters, expected at most {MAX_MANIFEST}"
             )
+        if not _EXPLAINING.acquire(blocking=False):
+            raise Busy("another manifest is being explained, expected one at a time")
+        try:
+            return self._explain(request.manifest)
+        finally:
+            _EXPLAINING.release()
+
+    def _explain(self, manifest: str) -> control.ExplainResponse:
         # Late: only this call needs a YAML parser.
         from nriplugin.documents import load_documents
         from nriplugin.kube.manifests import read_manifests
 
-        documents = load_documents(request.manifest, _SOURCE)
+        documents = load_documents(manifest, _SOURCE)
         try:
             pods = read_manifests(documents).pods
         except ConfigError as exc:
