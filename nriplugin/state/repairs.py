@@ -164,8 +164,8 @@ class Repairs:
             return False
         # `writing_to` comes before `is_changing`: an update that begins between the two
         # then sees this thread, and its values are written once more (pending.py).
-        with self._pending.writing_to(entry.id):
-            if self._pending.is_changing(entry):
+        with self._pending.writing_to(entry.id), writer.exclusive():
+            if self._pending.is_changing(entry) or self._pending.withdrawn:
                 return False
             outcomes = writer.put(files, cgroup)
         log_failures(outcomes)

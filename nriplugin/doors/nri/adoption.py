@@ -287,7 +287,9 @@ class Adoption:
                 soon(partial(self._write, one))
                 continue
             pod, cgroup = one.was.pod_cgroup, one.was.cgroup
-            log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
+            with writer.exclusive():
+                if not lifecycle.pending.forbids(one.become.decision):
+                    log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
             # `_answer_with` below puts `become` into the inventory, so that is the
             # entry which the later write has to find unchanged.
             finish = partial(self._write, one._replace(was=one.become))
