@@ -22,6 +22,7 @@ from nriplugin.api import control_pb2 as control
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.daemon.restoring import restore
 from nriplugin.engine.model import CORE_FILES
+from nriplugin.errors import JournalError
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
@@ -49,7 +50,15 @@ def withdraw(
     if not dry_run:
         process.withdrawn = True
         lifecycle.withdraw()
-    files = restore(process, dry_run=dry_run).files
+    try:
+        files = restore(process, dry_run=dry_run).files
+    except JournalError as exc:
+        if dry_run:
+            raise
+        text = f"nothing is decided any more, but {exc}"
+        lifecycle.events.note(EventKind.WITHDRAWN, text=text)
+        _log.warning("withdrawn: %s", text)
+        raise JournalError(text) from exc
     written = {f"{one.cgroup}/{one.file}" for one in files}
     entries = lifecycle.inventory.snapshot().values()
     carried = {entry.id: carried_files(entry, written) for entry in entries}

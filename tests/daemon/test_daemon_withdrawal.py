@@ -27,8 +27,10 @@ from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.convert.result import Rule
 from nriplugin.daemon.process import DaemonProcess
+from nriplugin.daemon.restoring import restore
 from nriplugin.daemon.withdrawal import at_resize, withdraw
 from nriplugin.engine.decision import Level, When, Why, Write
+from nriplugin.errors import JournalError
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.state.events import EventKind
 
@@ -259,6 +261,30 @@ def test_adoptions_that_wait_are_not_done(node: Bursting) -> None:
     background.work()
     background.work_when_time_is_up()
     assert node.bursts() == ["0", "0"]
+
+
+def test_values_that_cannot_be_put_back_are_no_silent_success(
+    node: Bursting, tmp_path: Path
+) -> None:
+    """A process that must not write says that an earlier one's values stay, and why."""
+    node.create()
+    held = node.bursts()
+    plugin = plugin_on(FACTS, node.kernel.tree)
+    process = process_of(plugin)
+    process.unwritable_because = "--read-only was given"
+    process.state_directory = str(tmp_path / "state")
+    with pytest.raises(JournalError, match=r"stay as they are.*--read-only was given"):
+        restore(process, dry_run=False)
+    with pytest.raises(JournalError, match=r"^\d+ direct writes"):
+        withdraw(process, dry_run=True)
+    assert not process.withdrawn
+    with pytest.raises(JournalError, match="nothing is decided any more, but"):
+        withdraw(process)
+    assert process.withdrawn
+    assert process.lifecycle.plans.withdrawn
+    assert node.bursts() == held
+    withdraw(node.process)
+    assert not withdraw(process).files  # now the journal has nothing
 
 
 # Against a model of a runtime
