@@ -191,7 +191,7 @@ def _end_silence(process: DaemonProcess, lock: InstanceLock) -> None:
     if not lock.attempt():
         return
     process.background.every(SILENT_INTERVAL_S, None, "instance lock")
-    process.lifecycle.plans.set_silent(False)
+    process.lifecycle.end_silence()
     process.waits = ""
     _log.info("the other process has ended: this one answers from now on")
 

@@ -143,6 +143,24 @@ class Lifecycle:
         self.scheduler.paced((), 1)
         self.verifier.end(self.scheduler)
 
+    def end_silence(self) -> None:
+        """Begin to decide, because the other process has ended; see `CurrentPlan`.
+
+        That process has stored the values that its updates set. The values of a
+        container are determined at its first update, as for every container that is
+        older than this process.
+        """
+        if self.records is not None:
+            self.ownership = self.ownership._replace(records=self.records.load())
+        self.plans.set_silent(False)
+        for entry in self.inventory.snapshot().values():
+            record = self.ownership.records.get(entry.id)
+            if record is not None and not entry.owned:
+                files, others, numbers = record
+                become = entry._replace(files=files, others=others, numbers=numbers)
+                self.inventory.change(entry, become)
+        self.verifier.compare_all_soon()
+
     # The plan
 
     @property

@@ -31,6 +31,7 @@ from nriplugin.doors.nri.existing import (
 )
 from nriplugin.doors.nri.messages import existing_entry, managed_of, read_pod
 from nriplugin.doors.nri.responses import files_update
+from nriplugin.doors.nri.silent_listing import list_existing
 from nriplugin.engine.decision import HandlerFailed, When
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
@@ -107,8 +108,7 @@ class Adoption:
         existing_ids = {container.id for container in containers}
         before = lifecycle.inventory.snapshot()
         if not lifecycle.plan.inactive:
-            shown = self.release >= SHOWS_UNIFIED
-            lifecycle.learning.learn_curve(_weighted(containers), shows_unified=shown)
+            self._learn_curve(containers)
         self._load_records(before.values(), existing_ids)
         plan = lifecycle.plan
         by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
@@ -152,6 +152,21 @@ class Adoption:
         adopted = [(one, _LACKS_NOTHING) for one in missed if one.adopted]
         self._note_all(EventKind.ADOPTED, adopted)
         return self._correct_all(found)
+
+    def list_silently(
+        self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
+    ) -> None:
+        """Replace the inventory by these, while another process decides."""
+        self._learn_curve(containers)
+        lifecycle = self._lifecycle
+        # The records are read when the other process has written its last ones.
+        lifecycle.ownership = Ownership(self.release >= SHOWS_UNIFIED)
+        list_existing(lifecycle, pods, containers)
+
+    def _learn_curve(self, containers: Iterable[view.Container]) -> None:
+        shown = self.release >= SHOWS_UNIFIED
+        learn = self._lifecycle.learning.learn_curve
+        learn(_weighted(containers), shows_unified=shown)
 
     def _mark_missed(
         self,
