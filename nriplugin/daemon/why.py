@@ -91,6 +91,7 @@ class _ContainerReasons:
         self._lifecycle = process.lifecycle
         self._plan = process.lifecycle.plan
         self._entry = entry
+        self._cgroup = process.lifecycle.locator.cgroup_of(entry)
         self._given = given_resources(entry)
         self._native = native_values(entry, self._given, self._plan)
         self._now: DecidedNow | None = None
@@ -111,7 +112,7 @@ class _ContainerReasons:
             pod=entry.pod.name,
             container=entry.name,
             qos_class=entry.pod.qos_class or "",
-            cgroup=entry.cgroup or "",
+            cgroup=self._cgroup or "",
             state=self._lifecycle.inventory.state_of(entry).value,
             reason=entry.reason,
             rule=summary.matched if summary else "",
@@ -154,7 +155,7 @@ class _ContainerReasons:
 
     def _held(self, file: str) -> tuple[str | None, str]:
         """Return the content of a file; or None and the reason why it is not known."""
-        tree, cgroup = self._lifecycle.tree, self._entry.cgroup
+        tree, cgroup = self._lifecycle.tree, self._cgroup
         if tree is None:
             return None, self._process.unreadable_because or "cgroups are not read"
         if cgroup is None:

@@ -31,6 +31,7 @@ from nriplugin.state.decision_log import DecisionLog
 from nriplugin.state.events import EventKind, EventLog
 from nriplugin.state.inventory import NO_FILES, Inventory
 from nriplugin.state.learning import Learning
+from nriplugin.state.locating import CgroupLocator
 from nriplugin.state.ownership import Ownership
 from nriplugin.state.pending import PendingWrites
 from nriplugin.state.plan import CurrentPlan, Plan
@@ -113,9 +114,11 @@ class Lifecycle:
             open_writer, self.pending, self.plans, written_before=written_before
         )
         self.corrections = Corrections(self.inventory, self.pending)
-        self.protection = ProtectionChecks(tree, scheduler)
+        self.locator = CgroupLocator(self.inventory, tree)
+        self.protection = ProtectionChecks(tree, scheduler, self.locator)
         self.verifier = Verifier(
             *(self.inventory, self.pending, self.events, tree),
+            locator=self.locator,
             counts=self.verification,
             shadow=self.shadow,
         )
