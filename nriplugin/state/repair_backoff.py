@@ -60,6 +60,11 @@ class RepairBackoff:
                 given_up.append(file)
         return given_up
 
+    def gave_up(self, container_id: str, file: str) -> bool:
+        """Whether a file was given up and still is; any thread may ask."""
+        attempts = self._attempts.get(container_id, {}).get(file)
+        return attempts is not None and attempts.gave_up
+
     def tried(
         self,
         container_id: str,

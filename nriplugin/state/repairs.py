@@ -73,7 +73,7 @@ class Repairs:
         self._end_successful(entry, drift)
         # `outdated` values and those of a mere record are never written again.
         files = {f: d.wanted for f, d in drift.items() if f in entry.files}
-        if not files or not self._may_repair(entry):
+        if not files or not self.may_repair(entry):
             return ()
         failed = self._backoff.take_sent(entry.id, files)
         for file in failed:
@@ -120,7 +120,12 @@ class Repairs:
         """Forget containers that have ended."""
         self._backoff.keep_only(container_ids)
 
-    def _may_repair(self, entry: ContainerEntry) -> bool:
+    def gave_up(self, container_id: str, file: str) -> bool:
+        """Whether a file is not written again before its decided value changes."""
+        return self._backoff.gave_up(container_id, file)
+
+    def may_repair(self, entry: ContainerEntry) -> bool:
+        """Whether the configuration lets a container's values be written again."""
         if not (self.enabled and entry.owned):
             return False
         rule = "" if entry.decision is None else entry.decision.matched

@@ -26,8 +26,8 @@ from nriplugin.doors.nri.existing import (
     ExistingContainer,
     Findings,
     entry_from,
-    lacks_values,
     may_be_stale,
+    values_if_new,
 )
 from nriplugin.doors.nri.messages import existing_entry, managed_of, read_pod
 from nriplugin.doors.nri.responses import files_update
@@ -135,8 +135,7 @@ class Adoption:
                     )
                 if complete or record is not None or found.entries[message.id].ours:
                     continue
-                if lacks_values(lifecycle, plan, message):
-                    found.lacking.add(message.id)
+                found.add_lacking(message.id, values_if_new(lifecycle, plan, message))
             except (ConversionError, HandlerFailed):
                 continue  # the container runs, so its values stay as they are
         ended = {one.id for one in containers if one.state == CONTAINER_STOPPED}
