@@ -51,7 +51,11 @@ class RepairBackoff:
         ]
 
     def gives_up(self, container_id: str, files: Mapping[str, str]) -> list[str]:
-        """Return the files that are given up from now on; each is returned once."""
+        """Return the files that are given up from now on; each is returned once.
+
+        To be asked before `tried`, about files that have drifted since their last
+        attempt: the last attempt, too, may have put a file right.
+        """
         given_up = []
         for file, wanted in files.items():
             attempts = self._of(container_id, file, wanted)

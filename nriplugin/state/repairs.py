@@ -79,6 +79,8 @@ class Repairs:
         for file in failed:
             self._counts.failed_repairs[file] += 1
             _log.warning("repair: %s: the runtime did not set %s", entry.path, file)
+        # Before the next attempts: these files have drifted since their last one.
+        self._give_up(entry, drift, files)
         due = {f: files[f] for f in self._backoff.due(entry.id, files, now)}
         through = self._for_runtime(entry, due)
         if through and self.send is not None and self.send(entry, through):
@@ -91,7 +93,6 @@ class Repairs:
             self._backoff.tried(entry.id, due, now)
         else:
             directly = {}
-        self._give_up(entry, drift, files)
         return directly
 
     def conclude(
