@@ -70,9 +70,6 @@ PER_SECOND = 10
 # How long after the answer to Synchronize the runtime has done the updates in it.
 SETTLED_S = 2.0
 
-# How many events of one kind a Synchronize may cause.
-MAX_EVENTS = 64
-
 
 class Outgoing(NamedTuple):
     """The corrections of one Synchronize."""
@@ -147,9 +144,11 @@ class Adoption:
                 "%d containers were created without nriplugin and lack its values",
                 len(missed),
             )
-        self._note_all(EventKind.MISSED, [(one, one.missed) for one in missed])
+        lifecycle.events.note_all(
+            EventKind.MISSED, [(one, one.missed) for one in missed]
+        )
         adopted = [(one, _LACKS_NOTHING) for one in missed if one.adopted]
-        self._note_all(EventKind.ADOPTED, adopted)
+        lifecycle.events.note_all(EventKind.ADOPTED, adopted)
         return self._correct_all(found)
 
     def list_silently(
@@ -196,19 +195,6 @@ class Adoption:
                 found.missing[number] = one._replace(was=was, become=become)
         return new
 
-    def _note_all(
-        self, kind: EventKind, about: Sequence[tuple[ContainerEntry, str]]
-    ) -> None:
-        """Note an event with a text about each container, or one about many of them.
-
-        The list of events is short, and one Synchronize must not fill it.
-        """
-        events = self._lifecycle.events
-        for entry, text in about[:MAX_EVENTS]:
-            events.note(kind, entry, text)
-        if len(about) > MAX_EVENTS:
-            events.note(kind, text=f"{len(about) - MAX_EVENTS} more containers")
-
     def _load_records(
         self, before: Iterable[ContainerEntry], existing_ids: set[str]
     ) -> None:
@@ -242,7 +228,7 @@ class Adoption:
                 resized = f"resized while the plugin was away: {values}"
                 log.note_warnings(one.was.path, [resized])
                 stale.append((one.become, resized))
-            self._note_all(EventKind.STALE, stale)
+            self._lifecycle.events.note_all(EventKind.STALE, stale)
             self._send(found.stale, AT_ONCE, out)
         if adopt is not None and found.missing:
             for one in found.missing:

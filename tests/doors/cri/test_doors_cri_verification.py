@@ -253,3 +253,20 @@ def test_cgroups_of_ended_containers_are_forgotten(tmp_path: Path) -> None:
     assert len(locator._found) < 1000
     assert locator._found["kept"] == f"{POD}/kept"
     assert locator.cgroup_of(ContainerEntry("other", pod=pod)) is None
+
+
+def test_many_missed_containers_do_not_fill_the_events_of_the_proxy(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """The last event says how many more there were."""
+    pod = cri.RunPodSandboxRequest(config=pod_config(uid=UID, cgroup_parent=POD))
+    fake.pods["pod1"] = pod
+    for number in range(70):
+        fake.containers[f"ctr{number}"] = create_request("pod1", **RESOURCES)
+        fake.running.add(f"ctr{number}")
+    with serving(fake, str(tmp_path / "proxy.sock")) as door:
+        wait_until(lambda: door.lifecycle.connection.since is not None)
+        events, _ = door.lifecycle.events.since(0)
+    missed = [event for event in events if event.kind is EventKind.MISSED]
+    assert len(missed) == 65
+    assert missed[-1].text == "6 more containers"
