@@ -72,7 +72,7 @@ class Lifecycle:
         tree: Tree | None = None,
         *,
         open_writer: Callable[[], DirectWriter] | None = None,
-        written_before: bool = False,
+        written_before: Callable[[], bool] = bool,
         records: OwnershipRecords | None = None,
         render: Render | None = None,
         shadow: bool = False,
@@ -86,8 +86,8 @@ class Lifecycle:
             tree: the node's cgroups, if they can be read.
             open_writer: creates the direct writer; called when a configuration or a
                 runtime first needs direct writes. None if cgroups must not be written.
-            written_before: whether an earlier process has left a journal. Its writes
-                may have to be taken back under any configuration.
+            written_before: whether another process has left a journal. Its writes may
+                have to be taken back under any configuration.
             records: stores the values that updates set, across restarts.
             render: makes the door's response from a decision; cached with the decision.
             shadow: whether all decisions are for show alone, whatever a configuration
