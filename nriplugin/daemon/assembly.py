@@ -103,20 +103,19 @@ def _lifecycle_on(
 
         return DirectWriter.of(node, tree, directory)
 
-    # If an earlier process has left a journal, its direct writes may have to be taken
-    # back, so the writer is opened under any configuration.
+    # If another process has left a journal, its direct writes may have to be taken
+    # back, so the writer is opened under any configuration. The process that serves
+    # before this one may begin a journal as long as it runs (serving.py asks again).
     journal = os.path.join(directory or "", DATABASE)
-    written_before = may_write and os.path.exists(journal)
     lifecycle = Lifecycle(
         background,
         facts._replace(writable=False),
         tree,
         open_writer=open_writer if may_write else None,
-        written_before=written_before,
+        written_before=lambda: may_write and os.path.exists(journal),
         records=records,
         render=render,
         shadow=shadow,
     )
-    if written_before:
-        lifecycle.writer_opening.open()
+    lifecycle.writer_opening.open_if_written_before()
     return lifecycle, "", unwritable

@@ -90,9 +90,14 @@ class DaemonProcess:
     @property
     def direct_writes_off_because(self) -> str:
         """Return why the daemon writes to no cgroup itself; empty if it may."""
-        lifecycle = self.lifecycle
         if self.withdrawn:
             return "withdrawn: nothing is decided any more"
+        return self.no_writer_because
+
+    @property
+    def no_writer_because(self) -> str:
+        """Return why the daemon cannot write to cgroups at all; empty if it can."""
+        lifecycle = self.lifecycle
         if lifecycle.pending.writer is not None:
             return ""
         return (

@@ -101,6 +101,8 @@ def run_process(
         if not _may_serve(process, lock, stopping, launched=instance.launched):
             _log.info("stopped before anything was served")
             return
+        # The process that served before may have begun its journal meanwhile.
+        process.lifecycle.writer_opening.open_if_written_before()
         for service in beside:
             stack.enter_context(service)
         if watch is not None:
@@ -191,7 +193,8 @@ def _end_silence(process: DaemonProcess, lock: InstanceLock) -> None:
     if not lock.attempt():
         return
     process.background.every(SILENT_INTERVAL_S, None, "instance lock")
-    process.lifecycle.plans.set_silent(False)
+    process.lifecycle.writer_opening.open_if_written_before()
+    process.lifecycle.end_silence()
     process.waits = ""
     _log.info("the other process has ended: this one answers from now on")
 

@@ -113,7 +113,7 @@ class UsageTotals:
         return ordered
 
     def _look_at(self, tree: Tree, entry: ContainerEntry) -> None:
-        cgroup = entry.cgroup
+        cgroup = self._lifecycle.locator.cgroup_of(entry)
         read = None if cgroup is None else usage_of(tree, cgroup)
         if read is None:
             return

@@ -44,7 +44,6 @@ _DEFAULTS = {
     "memory.oom.group": "0",
     "memory.swap.max": "max",
 }
-_WITHOUT_VALUES = (EntryState.SKIPPED, EntryState.MISSED)
 _NUMBERS = ("shares", "quota", "period", "memory limit")
 
 
@@ -91,6 +90,7 @@ class _ContainerReasons:
         self._lifecycle = process.lifecycle
         self._plan = process.lifecycle.plan
         self._entry = entry
+        self._cgroup = process.lifecycle.locator.cgroup_of(entry)
         self._given = given_resources(entry)
         self._native = native_values(entry, self._given, self._plan)
         self._now: DecidedNow | None = None
@@ -111,7 +111,7 @@ class _ContainerReasons:
             pod=entry.pod.name,
             container=entry.name,
             qos_class=entry.pod.qos_class or "",
-            cgroup=entry.cgroup or "",
+            cgroup=self._cgroup or "",
             state=self._lifecycle.inventory.state_of(entry).value,
             reason=entry.reason,
             rule=summary.matched if summary else "",
@@ -128,6 +128,8 @@ class _ContainerReasons:
         summary = entry.decision or (self._now.summary if self._now else None)
         first = list(summary.files) if summary else []
         others = {*entry.files, *entry.outdated, *entry.others}.difference(first)
+        if not entry.ours:
+            others.update(entry.lacks.keys() - set(first))
         return first + sorted(others)
 
     def _file(self, file: str) -> control.FileWhy:
@@ -154,7 +156,7 @@ class _ContainerReasons:
 
     def _held(self, file: str) -> tuple[str | None, str]:
         """Return the content of a file; or None and the reason why it is not known."""
-        tree, cgroup = self._lifecycle.tree, self._entry.cgroup
+        tree, cgroup = self._lifecycle.tree, self._cgroup
         if tree is None:
             return None, self._process.unreadable_because or "cgroups are not read"
         if cgroup is None:
@@ -177,9 +179,11 @@ class _ContainerReasons:
         return self._now.summary.why(file)
 
     def _decided(self, file: str) -> str:
-        value = self._entry.files.get(file) or self._entry.shadow.get(file, "")
-        if not value and self._now is not None and not self._entry.ours:
-            return self._now.files.get(file, "")
+        entry = self._entry
+        value = entry.files.get(file) or entry.shadow.get(file, "")
+        if not value and not entry.ours:
+            now = {} if self._now is None else self._now.files
+            return entry.lacks.get(file) or now.get(file, "")
         return value
 
     def _verdict(self, file: str, now: str, decided: str) -> str:
@@ -202,21 +206,36 @@ class _ContainerReasons:
             return "not applied: the container was created without nriplugin"
         if not entry.started:
             return "the runtime has not started the container yet"
-        native = self._native.get(file)
-        if native is not None and same(file, native, now):
-            self._differing.append(file)
-            return "the runtime's own value: it did not write what nriplugin sent"
-        if _DEFAULTS.get(file) == now:
-            self._differing.append(file)
-            return "the kernel's default: it was not written, or was reset since"
         self._differing.append(file)
+        return self._difference(file, now, decided)
+
+    def _difference(self, file: str, now: str, decided: str) -> str:
+        """Say the same about a file that has drifted as the event and the log."""
+        native = self._native.get(file)
+        is_native = native is not None and same(file, native, now)
+        is_default = _DEFAULTS.get(file) == now
+        drift = self._lifecycle.verifier.drift_of(self._entry.id).get(file)
+        if drift is not None and drift.wanted == decided:
+            if drift.unwritten:
+                held = f"{now!r:.80}"
+                if is_native or is_default:
+                    held = "its own value" if is_native else "the kernel's default"
+                return f"the runtime did not write it: the file holds {held}"
+            if is_native:
+                return "the runtime's own value, written since"
+            if is_default:
+                return "the kernel's default: it was reset since"
+        elif is_native:
+            return "the runtime's own value: it did not write what nriplugin sent"
+        elif is_default:
+            return "the kernel's default: it was not written, or was reset since"
         return f"another program has written {now!r:.80} since"
 
     def _advise(self) -> None:
         """Add the advice that is about the whole container."""
         entry = self._entry
         if self._differing:
-            self._advise_about(", ".join(self._differing))
+            self._advise_about(self._differing)
         if entry.decision is None and self._now is None:
             self._advice.append(
                 "this process has made no decision about the container, and what a "
@@ -239,15 +258,36 @@ class _ContainerReasons:
                 "end shadow mode (--shadow, or shadow: true in the configuration) to "
                 "have containers that are created from then on get these values"
             )
-        if state in _WITHOUT_VALUES and entry.decision is None:
+        undecided = state is EntryState.SKIPPED and entry.decision is None
+        if state is EntryState.MISSED or undecided:
+            self._advise_about_missing()
+
+    def _advise_about_missing(self) -> None:
+        """Say how a container without values can get some."""
+        config = self._lifecycle.config
+        if self._process.withdrawn:
+            return
+        if self._process.door != "nri":
+            self._advice.append("have its pod created again to give it values")
+        elif config is not None and config.adopt.enabled:
+            self._advice.append(
+                "adopt.enabled is true: it gets values while it runs, unless the log "
+                "says why not; else have its pod created again"
+            )
+        else:
             self._advice.append(
                 "set adopt.enabled: true to give it values while it runs, or have its "
                 "pod created again"
             )
 
-    def _advise_about(self, files: str) -> None:
+    def _advise_about(self, names: list[str]) -> None:
         """Say what to do about files that hold another value than the decided one."""
-        facts = self._plan.facts
+        facts, files = self._plan.facts, ", ".join(names)
+        if self._process.withdrawn:
+            self._advice.append(
+                f"{files}: nriplugin is withdrawn, and does not write them again"
+            )
+            return
         if facts.drops_unified:
             self._advice.append(
                 f"{files}: {facts.runtime} {facts.runtime_version} drops cgroup v2 "
@@ -258,11 +298,31 @@ class _ContainerReasons:
                 f"{files}: systemd may have written them, for example at a "
                 "daemon-reload"
             )
-        if self._lifecycle.pending.writer is None:
+        repairs, entry = self._lifecycle.verifier.repairs, self._entry
+        if repairs.may_repair(entry):
+            self._advise_about_repair(names)
+            return
+        if self._lifecycle.pending.writer is None or repairs.enabled:
             again = "an update of the container, such as a resize, writes them again"
         else:
             again = "with repair.enabled: true nriplugin writes them again"
         self._advice.append(f"{files}: {again}; else find the program that differs")
+
+    def _advise_about_repair(self, names: list[str]) -> None:
+        """Say what repair, which is on, does about files."""
+        gave_up = self._lifecycle.verifier.repairs.gave_up
+        ended = [file for file in names if gave_up(self._entry.id, file)]
+        if ended:
+            self._advice.append(
+                f"{', '.join(ended)}: repair has given up until an update or a "
+                "decision changes the value: find the program that differs"
+            )
+        again = [file for file in names if file not in ended]
+        if again:
+            self._advice.append(
+                f"{', '.join(again)}: repair writes them again; if that does not last, "
+                "find the program that differs"
+            )
 
 
 def _numbers_in_words(numbers: str) -> str:

@@ -22,6 +22,7 @@ from nriplugin.api import control_pb2 as control
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.daemon.restoring import restore
 from nriplugin.engine.model import CORE_FILES
+from nriplugin.errors import JournalError
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
@@ -49,10 +50,21 @@ def withdraw(
     if not dry_run:
         process.withdrawn = True
         lifecycle.withdraw()
-    files = restore(process, dry_run=dry_run).files
+    try:
+        files = restore(process, dry_run=dry_run).files
+    except JournalError as exc:
+        if dry_run:
+            raise
+        text = f"nothing is decided any more, but {exc}"
+        lifecycle.events.note(EventKind.WITHDRAWN, text=text)
+        _log.warning("withdrawn: %s", text)
+        raise JournalError(text) from exc
     written = {f"{one.cgroup}/{one.file}" for one in files}
     entries = lifecycle.inventory.snapshot().values()
-    carried = {entry.id: carried_files(entry, written) for entry in entries}
+    locate = lifecycle.locator.cgroup_of
+    carried = {
+        entry.id: carried_files(entry, locate(entry), written) for entry in entries
+    }
     answer = control.WithdrawResponse(
         files=files,
         carrying=[
@@ -74,7 +86,9 @@ def withdraw(
     return answer
 
 
-def carried_files(entry: ContainerEntry, written: Collection[str]) -> dict[str, str]:
+def carried_files(
+    entry: ContainerEntry, cgroup: str | None, written: Collection[str]
+) -> dict[str, str]:
     """Return nriplugin's values that the runtime keeps in a container's specification.
 
     The decision knows which of its files went through the door. About a file of an
@@ -83,20 +97,21 @@ def carried_files(entry: ContainerEntry, written: Collection[str]) -> dict[str, 
 
     Args:
         entry: the container.
+        cgroup: its cgroup; None if it is not known, as of one that has just ended.
         written: the paths of all files that the journal has.
     """
     summary = entry.decision
     known = () if summary is None else summary.files
     direct = () if summary is None else summary.direct
-    return {
-        file: value
-        for file, value in entry.ours.items()
-        if (
-            file not in direct
-            if file in known
-            else file in CORE_FILES or f"{entry.cgroup}/{file}" not in written
-        )
-    }
+
+    def is_carried(file: str) -> bool:
+        if file in known:
+            return file not in direct
+        if file in CORE_FILES or cgroup is None:
+            return True
+        return f"{cgroup}/{file}" not in written
+
+    return {file: value for file, value in entry.ours.items() if is_carried(file)}
 
 
 def at_resize(files: Mapping[str, str]) -> str:

@@ -65,6 +65,8 @@ class Corrections:
         with self._pending.writing_to(one.was.id), writer.exclusive():
             if self._pending.is_changing(one.was):
                 return False
+            if self._pending.forbids(one.become.decision):
+                return False
             self._pending.directly_written.add(one.was.id)
             log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
             log_failures(writer.put(one.files, cgroup))

@@ -30,6 +30,8 @@ class DecisionSummary(NamedTuple):
     skipped: tuple[str, ...]
     # Those of `files` that only a direct write sets: the runtime does not know them.
     direct: tuple[str, ...] = ()
+    # Whether a handler was on. If not, the decision only ended earlier values.
+    handled: bool = True
 
     def why(self, file: str) -> Why | None:
         """Return the reason of a file's value; None if the summary lacks the file."""
@@ -55,6 +57,7 @@ def summarise(decision: Decision) -> DecisionSummary:
         tuple([_shared(why) for why in reasons.values()]),
         tuple([intern(text) for text in refused + left]),
         tuple(direct),
+        bool(decision.settings.active),
     )
 
 

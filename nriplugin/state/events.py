@@ -16,12 +16,14 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nriplugin.state.inventory import ContainerEntry
 
 # An event keeps the entry of its container alive, which is about 1 KB.
 KEPT = 512
+# How many events of one kind one listing of the runtime may cause.
+MAX_AT_ONCE = 64
 
 
 class EventKind(StrEnum):
@@ -72,6 +74,18 @@ class EventLog:
         at = self._clock()
         with self._lock:
             self._ring.append(Event(next(self._numbers), at, kind, entry, text))
+
+    def note_all(
+        self, kind: EventKind, about: Sequence[tuple[ContainerEntry, str]]
+    ) -> None:
+        """Add an event with a text about each container, or one about many of them.
+
+        The list of events is short, and one listing of the runtime must not fill it.
+        """
+        for entry, text in about[:MAX_AT_ONCE]:
+            self.note(kind, entry, text)
+        if len(about) > MAX_AT_ONCE:
+            self.note(kind, text=f"{len(about) - MAX_AT_ONCE} more containers")
 
     def since(self, number: int) -> tuple[list[Event], int]:
         """Return the events after this number, and how many are no longer kept."""

@@ -114,6 +114,7 @@ class ContainerEntry(NamedTuple):
     shadow: Mapping[str, str] = NO_FILES
     # One sentence about when the container was created without nriplugin; else empty.
     missed: str = ""
+    lacks: Mapping[str, str] = NO_FILES  # the values that such a container would get
 
     @property
     def cgroup(self) -> str | None:
@@ -249,9 +250,8 @@ class Inventory:
         self._lock = threading.Lock()
         self._pods: dict[str, PodEntry] = {}
         self._containers: dict[str, ContainerEntry] = {}
-        # Files that hold another value than the decided one, by container.
-        # They are not part of an entry: an entry that is replaced stands for a new
-        # decision, and drift is none.
+        # Files that hold another value than the decided one, by container. They are
+        # not part of an entry: a replaced entry is a new decision, and drift is none.
         self._drift: dict[str, tuple[str, ...]] = {}
         self._ended: dict[str, None] = {}  # the oldest first
 

@@ -31,6 +31,7 @@ from nriplugin.state.decision_log import DecisionLog
 from nriplugin.state.events import EventKind, EventLog
 from nriplugin.state.inventory import NO_FILES, Inventory
 from nriplugin.state.learning import Learning
+from nriplugin.state.locating import CgroupLocator
 from nriplugin.state.ownership import Ownership
 from nriplugin.state.pending import PendingWrites
 from nriplugin.state.plan import CurrentPlan, Plan
@@ -71,7 +72,7 @@ class Lifecycle:
         tree: Tree | None = None,
         *,
         open_writer: Callable[[], DirectWriter] | None = None,
-        written_before: bool = False,
+        written_before: Callable[[], bool] = bool,
         records: OwnershipRecords | None = None,
         render: Render | None = None,
         shadow: bool = False,
@@ -85,8 +86,8 @@ class Lifecycle:
             tree: the node's cgroups, if they can be read.
             open_writer: creates the direct writer; called when a configuration or a
                 runtime first needs direct writes. None if cgroups must not be written.
-            written_before: whether an earlier process has left a journal. Its writes
-                may have to be taken back under any configuration.
+            written_before: whether another process has left a journal. Its writes may
+                have to be taken back under any configuration.
             records: stores the values that updates set, across restarts.
             render: makes the door's response from a decision; cached with the decision.
             shadow: whether all decisions are for show alone, whatever a configuration
@@ -113,9 +114,11 @@ class Lifecycle:
             open_writer, self.pending, self.plans, written_before=written_before
         )
         self.corrections = Corrections(self.inventory, self.pending)
-        self.protection = ProtectionChecks(tree, scheduler)
+        self.locator = CgroupLocator(self.inventory, tree)
+        self.protection = ProtectionChecks(tree, scheduler, self.locator)
         self.verifier = Verifier(
             *(self.inventory, self.pending, self.events, tree),
+            locator=self.locator,
             counts=self.verification,
             shadow=self.shadow,
         )
@@ -142,6 +145,24 @@ class Lifecycle:
         # Corrections that are on their way would write what is about to be put back.
         self.scheduler.paced((), 1)
         self.verifier.end(self.scheduler)
+
+    def end_silence(self) -> None:
+        """Begin to decide, because the other process has ended; see `CurrentPlan`.
+
+        That process has stored the values that its updates set. The values of a
+        container are determined at its first update, as for every container that is
+        older than this process.
+        """
+        if self.records is not None:
+            self.ownership = self.ownership._replace(records=self.records.load())
+        self.plans.set_silent(False)
+        for entry in self.inventory.snapshot().values():
+            record = self.ownership.records.get(entry.id)
+            if record is not None and not entry.owned:
+                files, others, numbers = record
+                become = entry._replace(files=files, others=others, numbers=numbers)
+                self.inventory.change(entry, become)
+        self.verifier.compare_all_soon()
 
     # The plan
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nriplugin.engine.decision import Write
     from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.node.ownership_records import OwnershipRecords
+    from nriplugin.state.decision_summary import DecisionSummary
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory
     from nriplugin.state.scheduler import Scheduler
@@ -83,6 +84,8 @@ class PendingWrites:
         # IDs of containers to which threads other than the request's are writing; a
         # list, because two threads may write to the same container.
         self.being_written: list[str] = []
+        # Whether all values are put back and none is set any more.
+        self.withdrawn = False
 
     # Creation
 
@@ -110,7 +113,8 @@ class PendingWrites:
         # The cancellation counts when the lock is held: waiting for it may have been
         # what took too long.
         with self.writer.exclusive():
-            if cancellation is None or not cancellation.cancelled:
+            cancelled = cancellation is not None and cancellation.cancelled
+            if not (cancelled or self.withdrawn):
                 log_failures(self.writer.prepare_creation(writes, pod, key, name))
         if cancellation is not None and cancellation.cancelled:
             # The call was cancelled meanwhile, so no answer will end the claim.
@@ -145,8 +149,12 @@ class PendingWrites:
         writes = self._starting.pop(container_id, None)
         if self.writer is not None:
             if writes:
-                self.directly_written.add(container_id)
-                log_failures(self.writer.carry_out(writes, When.AFTER, pod, cgroup))
+                with self.writer.exclusive():
+                    if not self.withdrawn:
+                        self.directly_written.add(container_id)
+                        log_failures(
+                            self.writer.carry_out(writes, When.AFTER, pod, cgroup)
+                        )
             self.writer.claims.end(container_id)
 
     # The end
@@ -195,11 +203,27 @@ class PendingWrites:
         for one in self.writer.claims.end_in(pod):
             log_failures(self.writer.lower(one))
 
+    # The withdrawal
+
     def abandon(self) -> None:
-        """Drop the writes of decisions that were made so far and are not done yet."""
+        """Drop the writes of decisions that were made so far and are not done yet.
+
+        A thread may be between its decision and its writes. It asks `forbids` once it
+        has the writer's lock, and values are put back under the same lock. So either
+        its writes are done before that and are put back, or they are not done.
+        """
+        self.withdrawn = True
         self._starting.clear()
         for update in list(self.updates.under_way.values()):
             update.writes = ()
+
+    def forbids(self, decision: DecisionSummary | None) -> bool:
+        """Whether the direct writes of a decision must not be done any more.
+
+        After a withdrawal only those may be done that end earlier values. To be asked
+        within the writer's `exclusive`.
+        """
+        return self.withdrawn and (decision is None or decision.handled)
 
     def keep_only(self, container_ids: Collection[str]) -> None:
         """Drop what an ended connection to the runtime has left unfinished.

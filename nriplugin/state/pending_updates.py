@@ -130,6 +130,9 @@ class PendingUpdates:
             if cancellation is not None and cancellation.cancelled:
                 self._end(update)
                 return None
+            if pending.forbids(become.decision):
+                update.writes = ()
+                return update
             pending.directly_written.add(before.id)
             pod, cgroup = before.pod_cgroup, before.cgroup
             outcomes = writer.carry_out(writes, When.BEFORE, pod, cgroup)
@@ -206,9 +209,11 @@ class PendingUpdates:
         if stores and self._records is not None:
             self._records.put_expected(become.id, become.managed)
         pending = self._pending
-        with pending.writing_to(become.id):
-            writer = pending.writer
-            if pending.is_changing(become) or writer is None:
+        writer = pending.writer
+        if writer is None:
+            return
+        with pending.writing_to(become.id), writer.exclusive():
+            if pending.is_changing(become) or pending.forbids(become.decision):
                 return  # a newer update is under way; its end writes its own values
             pending.directly_written.add(become.id)
             pod, cgroup = become.pod_cgroup, become.cgroup

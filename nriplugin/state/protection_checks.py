@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.node.observe import container_cgroup
 from nriplugin.node.outcomes import ProtectionWarnings
 from nriplugin.node.protection import without_effect
 
 if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.state.inventory import ContainerEntry
+    from nriplugin.state.locating import CgroupLocator
     from nriplugin.state.scheduler import Scheduler
 
 BATCH_S = 1.0
@@ -26,10 +26,13 @@ MAX_BATCH = 20
 class ProtectionChecks:
     """The containers whose protection is still to be checked."""
 
-    def __init__(self, tree: Tree | None, scheduler: Scheduler) -> None:
+    def __init__(
+        self, tree: Tree | None, scheduler: Scheduler, locator: CgroupLocator
+    ) -> None:
         """Check in this tree; without one, nothing is checked."""
         self._tree = tree
         self._scheduler = scheduler
+        self._locator = locator
         self._warnings = ProtectionWarnings()
         self._waiting: list[tuple[ContainerEntry, bool]] = []
 
@@ -60,7 +63,7 @@ class ProtectionChecks:
                 continue
             # CRI tells no cgroup. Without it, the container would count as its own
             # sibling once its cgroup exists.
-            own = entry.cgroup or container_cgroup(self._tree, pod, entry.id)
+            own = self._locator.cgroup_of(entry)
             self._warnings.log(
                 without_effect(self._tree, pod, own, entry.files, raised=raised)
             )

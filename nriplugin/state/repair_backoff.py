@@ -51,7 +51,11 @@ class RepairBackoff:
         ]
 
     def gives_up(self, container_id: str, files: Mapping[str, str]) -> list[str]:
-        """Return the files that are given up from now on; each is returned once."""
+        """Return the files that are given up from now on; each is returned once.
+
+        To be asked before `tried`, about files that have drifted since their last
+        attempt: the last attempt, too, may have put a file right.
+        """
         given_up = []
         for file, wanted in files.items():
             attempts = self._of(container_id, file, wanted)
@@ -59,6 +63,11 @@ class RepairBackoff:
                 attempts.gave_up = True
                 given_up.append(file)
         return given_up
+
+    def gave_up(self, container_id: str, file: str) -> bool:
+        """Whether a file was given up and still is; any thread may ask."""
+        attempts = self._attempts.get(container_id, {}).get(file)
+        return attempts is not None and attempts.gave_up
 
     def tried(
         self,

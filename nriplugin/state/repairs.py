@@ -73,12 +73,14 @@ class Repairs:
         self._end_successful(entry, drift)
         # `outdated` values and those of a mere record are never written again.
         files = {f: d.wanted for f, d in drift.items() if f in entry.files}
-        if not files or not self._may_repair(entry):
+        if not files or not self.may_repair(entry):
             return ()
         failed = self._backoff.take_sent(entry.id, files)
         for file in failed:
             self._counts.failed_repairs[file] += 1
             _log.warning("repair: %s: the runtime did not set %s", entry.path, file)
+        # Before the next attempts: these files have drifted since their last one.
+        self._give_up(entry, drift, files)
         due = {f: files[f] for f in self._backoff.due(entry.id, files, now)}
         through = self._for_runtime(entry, due)
         if through and self.send is not None and self.send(entry, through):
@@ -91,7 +93,6 @@ class Repairs:
             self._backoff.tried(entry.id, due, now)
         else:
             directly = {}
-        self._give_up(entry, drift, files)
         return directly
 
     def conclude(
@@ -120,7 +121,12 @@ class Repairs:
         """Forget containers that have ended."""
         self._backoff.keep_only(container_ids)
 
-    def _may_repair(self, entry: ContainerEntry) -> bool:
+    def gave_up(self, container_id: str, file: str) -> bool:
+        """Whether a file is not written again before its decided value changes."""
+        return self._backoff.gave_up(container_id, file)
+
+    def may_repair(self, entry: ContainerEntry) -> bool:
+        """Whether the configuration lets a container's values be written again."""
         if not (self.enabled and entry.owned):
             return False
         rule = "" if entry.decision is None else entry.decision.matched
@@ -164,8 +170,8 @@ class Repairs:
             return False
         # `writing_to` comes before `is_changing`: an update that begins between the two
         # then sees this thread, and its values are written once more (pending.py).
-        with self._pending.writing_to(entry.id):
-            if self._pending.is_changing(entry):
+        with self._pending.writing_to(entry.id), writer.exclusive():
+            if self._pending.is_changing(entry) or self._pending.withdrawn:
                 return False
             outcomes = writer.put(files, cgroup)
         log_failures(outcomes)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nriplugin.engine.idle import FILE as IDLE
 from nriplugin.engine.provenance import UNKNOWN
 from nriplugin.loglimit import LimitedLog
-from nriplugin.node.observe import container_cgroup, differing
+from nriplugin.node.observe import differing
 from nriplugin.state.events import EventKind
 from nriplugin.state.repairs import Repairs
 from nriplugin.state.shadow_comparison import ShadowComparison
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nriplugin.config import Config
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory
+    from nriplugin.state.locating import CgroupLocator
     from nriplugin.state.pending import PendingWrites
     from nriplugin.state.scheduler import Scheduler
     from nriplugin.state.verification import ShadowCounts, VerificationCounts
@@ -76,6 +77,7 @@ class Verifier:
         events: EventLog,
         tree: Tree | None,
         *,
+        locator: CgroupLocator,
         counts: VerificationCounts,
         shadow: ShadowCounts,
     ) -> None:
@@ -86,6 +88,7 @@ class Verifier:
         self._pending = pending
         self._events = events
         self._tree = tree
+        self._locator = locator
         self._counts = counts
         self._shadow = ShadowComparison(inventory, shadow)
         self._limited = LimitedLog(_log)
@@ -97,11 +100,9 @@ class Verifier:
         self._settling: dict[str, None] = {}
         self._settled: deque[str] = deque()
         self._round: deque[str] = deque()
-        # By container ID: what has drifted; the files that were compared last; cgroups
-        # that the door does not know.
+        # By container ID: what has drifted; the files that were compared last.
         self._drift: dict[str, dict[str, Drift]] = {}
         self._compared: dict[str, Mapping[str, str]] = {}
-        self._located: dict[str, str] = {}
 
     def configure(self, scheduler: Scheduler, config: Config) -> None:
         """Begin or end the comparison by a configuration.
@@ -186,7 +187,7 @@ class Verifier:
         # Before the start, the runtime still has to write the files.
         if tree is None or entry is None or not entry.started:
             return
-        cgroup = self._cgroup_of(tree, entry)
+        cgroup = self._locator.cgroup_of(entry)
         if cgroup is None:
             return
         self._counts.checked += 1
@@ -215,15 +216,6 @@ class Verifier:
         """Whether the container may get other values at this moment."""
         queued = entry.id in self._pending.to_verify
         return queued or self._pending.is_changing(entry)
-
-    def _cgroup_of(self, tree: Tree, entry: ContainerEntry) -> str | None:
-        """Return a container's cgroup; look for it if the door does not know it."""
-        cgroup = entry.cgroup or self._located.get(entry.id)
-        if cgroup is None and (pod := entry.pod.cgroup) is not None:
-            cgroup = container_cgroup(tree, pod, entry.id)
-            if cgroup is not None:
-                self._located[entry.id] = cgroup
-        return cgroup
 
     def _note(
         self,
@@ -258,7 +250,7 @@ class Verifier:
     # What is not needed any more
 
     def _keep_only(self, known: Mapping[str, ContainerEntry]) -> None:
-        for kept in (self._drift, self._compared, self._located):
+        for kept in (self._drift, self._compared):
             for one in [one for one in kept if one not in known]:
                 del kept[one]
         self.repairs.keep_only(known)
@@ -266,7 +258,7 @@ class Verifier:
     def _forget_all(self) -> None:
         for container_id in self._drift:
             self._inventory.note_drift(container_id, ())
-        for kept in (self._drift, self._compared, self._located):
+        for kept in (self._drift, self._compared):
             kept.clear()
         self._settling.clear()
         self._settled.clear()

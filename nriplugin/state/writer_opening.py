@@ -35,7 +35,7 @@ class WriterOpening:
         pending: PendingWrites,
         plans: CurrentPlan,
         *,
-        written_before: bool,
+        written_before: Callable[[], bool],
     ) -> None:
         """Begin without a writer.
 
@@ -43,8 +43,8 @@ class WriterOpening:
             create: creates the writer. None if cgroups must not be written.
             pending: the pending writes, which use the writer.
             plans: the plan in force, whose facts say whether there is a writer.
-            written_before: whether an earlier process has left a journal. Its writes
-                may have to be taken back under any configuration.
+            written_before: whether another process has left a journal. Its writes may
+                have to be taken back under any configuration.
         """
         self._create = create
         self._pending = pending
@@ -70,6 +70,11 @@ class WriterOpening:
                 self.problem = ""
                 self._plans.learn({"writable": True})
 
+    def open_if_written_before(self) -> None:
+        """Open direct writes if another process has left a journal by now."""
+        if self._written_before():
+            self.open()
+
     def open_for(self, config: Config) -> None:
         """Open direct writes if a configuration can lead to some."""
         numbers_only = Plan(config.engine).numbers_only
@@ -82,6 +87,6 @@ class WriterOpening:
             or other_weight
             or config.adopt.enabled
             or config.repair.enabled
-            or self._written_before
+            or self._written_before()
         ):
             self.open()

@@ -13,6 +13,8 @@ from doors.nri.runtimes import ModelRuntime
 from support.trees import CONTAINER
 
 from nriplugin.daemon.why import NoSuchContainer, why_of
+from nriplugin.daemon.withdrawal import withdraw
+from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +137,92 @@ def test_a_container_that_was_created_without_nriplugin(tmp_path: Path) -> None:
     assert one.state == "missed"
     assert one.reason
     assert any("adopt.enabled: true" in advice for advice in one.advice)
+
+
+@pytest.mark.parametrize("config", ["{}", BURST])
+def test_what_a_missed_container_would_get(tmp_path: Path, config: str) -> None:
+    """Its values and numbers are shown, also where a decision needs the pod."""
+    runtime = ModelRuntime(str(tmp_path))
+    runtime.create(APP)
+    runtime.connect(config)
+    one = why(plugin_in(runtime))
+    assert one.state == "missed"
+    assert "shares 512" in one.numbers
+    found = files(one)
+    assert found["cpu.weight"].decided == "59"
+    assert any("adopt.enabled: true" in advice for advice in one.advice)
+    if config == BURST:
+        burst = found["cpu.max.burst"]
+        assert burst.decided == "50000"
+        assert burst.verdict.startswith("not applied")
+
+
+def drifting(repair: str = "") -> Node:
+    """Return a node with a container whose weight another program has changed."""
+    node = Node(f"{BURST}\n{repair}")
+    node.create()
+    node.start()
+    for file, value in (why_values(node) or {}).items():
+        node.kernel.files[f"{CONTAINER}/{file}"] = value
+    node.verify()
+    return node
+
+
+def why_values(node: Node) -> dict[str, str]:
+    return {file.file: file.decided for file in why(node.plugin).files}
+
+
+def test_the_verdict_is_that_of_the_event() -> None:
+    """The first comparison has found that the runtime did not write the file."""
+    node = Node("{}")
+    node.create()
+    node.start()
+    node.verify()
+    weight = files(why(node.plugin))["cpu.weight"]
+    assert weight.verdict.startswith("the runtime did not write it")
+    noted, _ = node.plugin.lifecycle.events.since(0)
+    (event, *_) = [one for one in noted if one.kind is EventKind.DRIFTED]
+    assert "cpu.weight" in event.text
+    assert "the runtime did not write it" in event.text
+
+
+def test_a_value_that_was_right_has_been_written_since() -> None:
+    """Also if it is the one that the runtime would have written."""
+    node = drifting("curve: kep")
+    node.kernel.files[f"{CONTAINER}/cpu.weight"] = "59"
+    node.verify()
+    weight = files(why(node.plugin))["cpu.weight"]
+    assert weight.native == "59"
+    assert weight.verdict == "the runtime's own value, written since"
+
+
+def test_repair_that_is_on_is_not_advised() -> None:
+    """What it does is said in its place."""
+    node = drifting("repair: {enabled: true}")
+    lifecycle = node.plugin.lifecycle
+    node.kernel.files[f"{CONTAINER}/cpu.weight"] = "77"
+    (advice,) = why(node.plugin).advice
+    assert advice.startswith("cpu.weight: repair writes them again")
+    for _ in range(20):
+        node.kernel.files[f"{CONTAINER}/cpu.weight"] = "77"
+        node.verify(1800)
+    node.kernel.files[f"{CONTAINER}/cpu.weight"] = "77"
+    assert lifecycle.verifier.repairs.gave_up("c1", "cpu.weight")
+    (advice,) = why(node.plugin).advice
+    assert advice.startswith("cpu.weight: repair has given up")
+
+
+def test_nothing_is_written_again_after_a_withdrawal() -> None:
+    """So `repair` is not advised."""
+    node = drifting()
+    node.kernel.files[f"{CONTAINER}/cpu.weight"] = "77"
+    process = daemon_of(node.plugin.lifecycle)
+    withdraw(process)
+    (one,) = why_of(process, "shop/web/app").containers
+    (advice,) = one.advice
+    assert advice == (
+        "cpu.weight: nriplugin is withdrawn, and does not write them again"
+    )
 
 
 def test_an_earlier_value_that_nothing_asks_for(tmp_path: Path) -> None:

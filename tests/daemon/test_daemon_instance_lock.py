@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from support.harness import PATIENCE_S, container, pod, wait_until
 from support.processes import Place
 
+from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.daemon.instance_lock import InstanceLock, holders, lock_path
 from nriplugin.nri.launch import DEFAULT_SOCKET
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
@@ -199,6 +200,22 @@ def test_a_launched_plugin_is_silent_while_another_process_serves(
         updated = runtime.update_container(pod(), app, wanted)
         assert updated.resources.unified["cpu.weight"] == "100"
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_journal_that_begins_during_the_wait_is_opened(tmp_path: Path) -> None:
+    """The process that waits has to know the direct writes of the one before it."""
+    place = Place(tmp_path)
+    path = lock_path(str(place.state), "nri", place.socket)
+    with EmbeddedRuntime(place.socket) as runtime:
+        other = ExitStack()
+        other.enter_context(taken(path))
+        with other, place.daemon() as daemon:
+            wait_until(lambda: "waiting" in daemon.log)
+            assert "direct writes:" not in daemon.log
+            Journal(str(place.state)).close()
+            other.close()
+            runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+            assert "direct writes: on" in daemon.log
 
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.convert.result import Rule
 from nriplugin.daemon.process import DaemonProcess
+from nriplugin.daemon.restoring import restore
 from nriplugin.daemon.withdrawal import at_resize, withdraw
 from nriplugin.engine.decision import Level, When, Why, Write
+from nriplugin.errors import JournalError
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.state.events import EventKind
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 BURST = "cpuBurst: {enabled: true, percent: 50}"
 BURST_FILE = "cpu.max.burst"
+WHY = Why("cpuBurst", Rule((), "a test"), "a test")
+LATE = Write(BURST_FILE, "7000", Level.CONTAINER, When.AFTER, False, WHY)
 REPAIR = f"{BURST}\nadopt: {{enabled: true}}\nrepair: {{enabled: true}}"
 
 
@@ -168,13 +172,119 @@ def test_a_reload_does_not_start_decisions_again(node: Bursting) -> None:
 def test_writes_that_were_on_their_way_are_not_done(node: Bursting) -> None:
     """A container whose start was awaited is not written to after the withdrawal."""
     node.plugin.create_container(creation(pod_at(), container_at()))
-    why = Why("cpuBurst", Rule((), "a test"), "a test")
-    late = Write(BURST_FILE, "7000", Level.CONTAINER, When.AFTER, False, why)
-    node.process.lifecycle.pending.wait_for_start("c1", [late])
+    node.process.lifecycle.pending.wait_for_start("c1", [LATE])
     withdraw(node.process)
     node.plugin.start_container(b"", seen(view.Container, container_at()))
     background_of(node.plugin).work()
     assert node.bursts() == ["0", "0"]
+
+
+def withdrawing_after(
+    node: Bursting, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Have another thread withdraw right after the next decision of this kind."""
+    lifecycle = node.process.lifecycle
+    decide = getattr(lifecycle, name)
+
+    def decide_and_withdraw(*given: Any, **options: Any) -> Any:
+        decided = decide(*given, **options)
+        monkeypatch.setattr(lifecycle, name, decide)
+        withdraw(node.process)
+        return decided
+
+    monkeypatch.setattr(lifecycle, name, decide_and_withdraw)
+
+
+def test_a_creation_in_flight_writes_nothing(
+    node: Bursting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its decision was made before the withdrawal, its direct writes come after."""
+    withdrawing_after(node, monkeypatch, "decide_new")
+    assert node.create() != {}
+    assert node.bursts() == ["0", "0"]
+    assert not withdraw(node.process, dry_run=True).files
+
+
+def resize(node: Bursting, quota_us: int) -> None:
+    """Have a container resized, without the background thread's part of it."""
+    app = container_at(unified=FILES)
+    request = updating(pod_at(), app, asking(quota_us=quota_us))
+    assert node.plugin.update_container(request) is not None
+    node.plugin.post_update_container(b"", seen(view.Container, app))
+
+
+@pytest.mark.parametrize("quota_us", [50_000, 200_000])
+def test_an_update_in_flight_writes_nothing(
+    node: Bursting, monkeypatch: pytest.MonkeyPatch, quota_us: int
+) -> None:
+    """A smaller burst comes before the runtime's part, a larger one after it."""
+    node.create()
+    withdrawing_after(node, monkeypatch, "decide_update")
+    resize(node, quota_us)
+    background_of(node.plugin).work()
+    assert node.bursts() == ["0", "0"]
+
+
+def test_the_rest_of_an_update_is_not_written(
+    node: Bursting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runtime has done its part; the rest comes as soon as values are back."""
+    node.create()
+    lifecycle = node.process.lifecycle
+    entry, updates = lifecycle.inventory.get("c1"), lifecycle.pending.updates
+    writer = lifecycle.pending.writer
+    assert entry is not None
+    assert writer is not None
+    update = updates.begin(entry, entry._replace(numbers=""), [LATE], entry)
+    assert update is not None
+    rest = updates.finish(update)
+    assert rest is not None
+    put_back = writer.put_back
+
+    def put_back_and_work(*, dry_run: bool) -> Any:
+        found = put_back(dry_run=dry_run)
+        rest()
+        return found
+
+    monkeypatch.setattr(writer, "put_back", put_back_and_work)
+    withdraw(node.process)
+    assert node.bursts() == ["0", "0"]
+
+
+def test_adoptions_that_wait_are_not_done(node: Bursting) -> None:
+    """Those of the answer to Synchronize are in the background thread's queue."""
+    configure(node.plugin, f"{BURST}\nadopt: {{enabled: true}}")
+    node.plugin.synchronize(*existing([pod_at()], [container_at()]))
+    background = background_of(node.plugin)
+    assert background.now
+    withdraw(node.process)
+    background.work()
+    background.work_when_time_is_up()
+    assert node.bursts() == ["0", "0"]
+
+
+def test_values_that_cannot_be_put_back_are_no_silent_success(
+    node: Bursting, tmp_path: Path
+) -> None:
+    """A process that must not write says that an earlier one's values stay, and why."""
+    node.create()
+    held = node.bursts()
+    plugin = plugin_on(FACTS, node.kernel.tree)
+    process = process_of(plugin)
+    process.unwritable_because = "--read-only was given"
+    process.state_directory = str(tmp_path / "state")
+    with pytest.raises(JournalError, match=r"stay as they are.*--read-only was given"):
+        restore(process, dry_run=False)
+    with pytest.raises(JournalError, match=r"^\d+ direct writes"):
+        withdraw(process, dry_run=True)
+    assert not process.withdrawn
+    with pytest.raises(JournalError, match="nothing is decided any more, but"):
+        withdraw(process)
+    assert process.withdrawn
+    assert process.lifecycle.plans.withdrawn
+    assert node.bursts() == held
+    withdraw(node.process)
+    assert not withdraw(process).files  # now the journal has nothing
 
 
 # Against a model of a runtime

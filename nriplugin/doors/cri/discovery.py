@@ -35,9 +35,6 @@ _log = logging.getLogger(__name__)
 # gRPC's status code NOT_FOUND: a listed pod or container has ended meanwhile.
 _NOT_FOUND = 5
 
-# How many events about missed containers one listing may cause.
-MAX_EVENTS = 64
-
 
 class _Discovered(NamedTuple):
     entry: ContainerEntry
@@ -93,7 +90,8 @@ class Discovery:
 
     def _mark_missed(self, discovered: Iterable[_Discovered]) -> int:
         """Mark containers without values that would get some; return their number."""
-        lifecycle, plan, missed = self._lifecycle, self._lifecycle.plan, 0
+        lifecycle, plan = self._lifecycle, self._lifecycle.plan
+        missed: list[tuple[ContainerEntry, str]] = []
         reason = lifecycle.connection.missing_because()
         for entry, _ in discovered:
             kept, pod = entry.kept, entry.pod.described or Pod()
@@ -111,10 +109,9 @@ class Discovery:
             marked = entry._replace(shadow=decided.shadow, missed=text)
             # The inventory has another entry if the container was known before.
             if lifecycle.inventory.change(entry, marked) and text:
-                missed += 1
-                if missed <= MAX_EVENTS:
-                    lifecycle.events.note(EventKind.MISSED, marked)
-        return missed
+                missed.append((marked, text))
+        lifecycle.events.note_all(EventKind.MISSED, missed)
+        return len(missed)
 
     def pod(self, sandbox_id: str) -> PodEntry | None:
         """Ask for one pod; return None if it has ended."""

@@ -32,7 +32,6 @@ from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.stale import numbers_of
 from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import render_managed
-from nriplugin.node.observe import container_cgroup
 from nriplugin.state.creation_decision import decide_creation
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_POD, ContainerEntry, summarise_pod
@@ -354,10 +353,9 @@ class Interceptor:
 
     def _located(self, entry: ContainerEntry) -> ContainerEntry:
         """Return the entry with the container's cgroup, which CRI messages lack."""
-        tree, pod = self._lifecycle.tree, entry.pod.cgroup
-        if tree is None or pod is None or entry.cgroups_path:
+        if entry.cgroups_path:
             return entry
-        cgroup = container_cgroup(tree, pod, entry.id)
+        cgroup = self._lifecycle.locator.cgroup_of(entry)
         return entry if cgroup is None else entry._replace(cgroups_path=cgroup)
 
 

@@ -26,11 +26,12 @@ from nriplugin.doors.nri.existing import (
     ExistingContainer,
     Findings,
     entry_from,
-    lacks_values,
     may_be_stale,
+    values_if_new,
 )
 from nriplugin.doors.nri.messages import existing_entry, managed_of, read_pod
 from nriplugin.doors.nri.responses import files_update
+from nriplugin.doors.nri.silent_listing import list_existing
 from nriplugin.engine.decision import HandlerFailed, When
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
@@ -69,9 +70,6 @@ PER_SECOND = 10
 # How long after the answer to Synchronize the runtime has done the updates in it.
 SETTLED_S = 2.0
 
-# How many events of one kind a Synchronize may cause.
-MAX_EVENTS = 64
-
 
 class Outgoing(NamedTuple):
     """The corrections of one Synchronize."""
@@ -107,8 +105,7 @@ class Adoption:
         existing_ids = {container.id for container in containers}
         before = lifecycle.inventory.snapshot()
         if not lifecycle.plan.inactive:
-            shown = self.release >= SHOWS_UNIFIED
-            lifecycle.learning.learn_curve(_weighted(containers), shows_unified=shown)
+            self._learn_curve(containers)
         self._load_records(before.values(), existing_ids)
         plan = lifecycle.plan
         by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
@@ -135,8 +132,7 @@ class Adoption:
                     )
                 if complete or record is not None or found.entries[message.id].ours:
                     continue
-                if lacks_values(lifecycle, plan, message):
-                    found.lacking.add(message.id)
+                found.add_lacking(message.id, values_if_new(lifecycle, plan, message))
             except (ConversionError, HandlerFailed):
                 continue  # the container runs, so its values stay as they are
         ended = {one.id for one in containers if one.state == CONTAINER_STOPPED}
@@ -148,10 +144,27 @@ class Adoption:
                 "%d containers were created without nriplugin and lack its values",
                 len(missed),
             )
-        self._note_all(EventKind.MISSED, [(one, one.missed) for one in missed])
+        lifecycle.events.note_all(
+            EventKind.MISSED, [(one, one.missed) for one in missed]
+        )
         adopted = [(one, _LACKS_NOTHING) for one in missed if one.adopted]
-        self._note_all(EventKind.ADOPTED, adopted)
+        lifecycle.events.note_all(EventKind.ADOPTED, adopted)
         return self._correct_all(found)
+
+    def list_silently(
+        self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
+    ) -> None:
+        """Replace the inventory by these, while another process decides."""
+        self._learn_curve(containers)
+        lifecycle = self._lifecycle
+        # The records are read when the other process has written its last ones.
+        lifecycle.ownership = Ownership(self.release >= SHOWS_UNIFIED)
+        list_existing(lifecycle, pods, containers)
+
+    def _learn_curve(self, containers: Iterable[view.Container]) -> None:
+        shown = self.release >= SHOWS_UNIFIED
+        learn = self._lifecycle.learning.learn_curve
+        learn(_weighted(containers), shows_unified=shown)
 
     def _mark_missed(
         self,
@@ -181,19 +194,6 @@ class Adoption:
                 become = one.become._replace(missed=was.missed)
                 found.missing[number] = one._replace(was=was, become=become)
         return new
-
-    def _note_all(
-        self, kind: EventKind, about: Sequence[tuple[ContainerEntry, str]]
-    ) -> None:
-        """Note an event with a text about each container, or one about many of them.
-
-        The list of events is short, and one Synchronize must not fill it.
-        """
-        events = self._lifecycle.events
-        for entry, text in about[:MAX_EVENTS]:
-            events.note(kind, entry, text)
-        if len(about) > MAX_EVENTS:
-            events.note(kind, text=f"{len(about) - MAX_EVENTS} more containers")
 
     def _load_records(
         self, before: Iterable[ContainerEntry], existing_ids: set[str]
@@ -228,7 +228,7 @@ class Adoption:
                 resized = f"resized while the plugin was away: {values}"
                 log.note_warnings(one.was.path, [resized])
                 stale.append((one.become, resized))
-            self._note_all(EventKind.STALE, stale)
+            self._lifecycle.events.note_all(EventKind.STALE, stale)
             self._send(found.stale, AT_ONCE, out)
         if adopt is not None and found.missing:
             for one in found.missing:
@@ -287,7 +287,9 @@ class Adoption:
                 soon(partial(self._write, one))
                 continue
             pod, cgroup = one.was.pod_cgroup, one.was.cgroup
-            log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
+            with writer.exclusive():
+                if not lifecycle.pending.forbids(one.become.decision):
+                    log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
             # `_answer_with` below puts `become` into the inventory, so that is the
             # entry which the later write has to find unchanged.
             finish = partial(self._write, one._replace(was=one.become))

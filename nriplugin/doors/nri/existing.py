@@ -45,6 +45,14 @@ class Findings(NamedTuple):
     # were created now.
     lacking: set[str]
 
+    def add_lacking(self, container_id: str, values: Managed) -> None:
+        """Take note that a container without values would get these, if any."""
+        if values.files:
+            self.lacking.add(container_id)
+            entry = self.entries[container_id]
+            become = entry._replace(numbers=values.numbers, lacks=values.files)
+            self.entries[container_id] = become
+
 
 def entry_from(
     record: Managed | None, entry: ContainerEntry, before: Mapping[str, ContainerEntry]
@@ -76,8 +84,8 @@ def may_be_stale(message: view.Container, record: Managed | None) -> bool:
     return record.numbers != numbers_of(core_from_nri(resources))
 
 
-def lacks_values(lifecycle: Lifecycle, plan: Plan, message: view.Container) -> bool:
-    """Whether a container would get values if it were created now.
+def values_if_new(lifecycle: Lifecycle, plan: Plan, message: view.Container) -> Managed:
+    """Return the values that a container would get if it were created now.
 
     For plans by which a decision depends on the container's numbers alone, so that the
     decision is nearly always in the cache.
@@ -87,7 +95,7 @@ def lacks_values(lifecycle: Lifecycle, plan: Plan, message: view.Container) -> b
         HandlerFailed: a handler could not do its work, and is configured to fail.
     """
     container = read_container(message, whole=False)
-    return bool(lifecycle.decide_new(plan, NO_POD, container).managed.files)
+    return lifecycle.decide_new(plan, NO_POD, container).managed
 
 
 class ExistingContainer:
@@ -140,6 +148,7 @@ class ExistingContainer:
         )
         if wanted and not was.ours:
             found.lacking.add(was.id)
+            was = found.entries[was.id] = was._replace(lacks=wanted)
             if adopts and not (absent or decision.writes):
                 # Its files hold every value already, so there is nothing to add.
                 found.entries[was.id] = was._replace(adopted=True)
@@ -152,6 +161,7 @@ class ExistingContainer:
                 decision=summarise(decision),
                 adopted=True,
                 decided_at=time(),
+                lacks=NO_FILES,
             )
             found.missing.append(_correction(was, become, absent, decision))
 
@@ -164,9 +174,14 @@ class ExistingContainer:
         """
         files = {f: v for f, v in wanted.items() if self._stored.get(f) == v}
         outdated = {f: v for f, v in self._entry.ours.items() if f not in files}
+        numbers = self._entry.numbers
+        if not self._entry.ours:
+            # Without values none can be stale, so nothing compares these numbers.
+            numbers = numbers_of(self._container.resources)
         return self._entry._replace(
             files=files,
             outdated=outdated,
+            numbers=numbers,
             decision=summarise(decision),
             shadow=wanted if decision.settings.shadow else NO_FILES,
         )

@@ -33,6 +33,7 @@ from nriplugin.doors.nri.messages import (
     read_pod,
 )
 from nriplugin.doors.nri.responses import update_response
+from nriplugin.doors.nri.silent_listing import list_new
 from nriplugin.engine.decide import decide_update
 from nriplugin.engine.idle import needs_cleared_shares
 from nriplugin.errors import ConversionError, RequestFails
@@ -145,7 +146,10 @@ class NodePlugin(Plugin):
         _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         lifecycle = self.lifecycle
         lifecycle.pending.keep_only({container.id for container in containers})
-        if self.plan.silent:
+        plan = self.plan
+        if plan.silent:
+            if plan.facts.cgroup_version == 2:
+                self._adoption.list_silently(pods, containers)
             lifecycle.connected(missed=0)
             return None
         return self._adoption.synchronize(pods, containers)
@@ -166,6 +170,8 @@ class NodePlugin(Plugin):
         lifecycle = self.lifecycle
         plan = lifecycle.plans.now
         if plan.inactive:
+            if plan.silent and plan.facts.cgroup_version == 2:
+                list_new(lifecycle, request)
             return None
         message = request.container
         sandbox_id = message.pod_sandbox_id

@@ -23,12 +23,18 @@ from nriplugin.api import cri_pb2 as cri
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.config import parse_config
 from nriplugin.convert import Resources
+from nriplugin.daemon.background import BackgroundThread
+from nriplugin.daemon.process import DaemonProcess
+from nriplugin.daemon.usage_totals import UsageTotals
+from nriplugin.daemon.why import why_of
+from nriplugin.daemon.withdrawal import carried_files
 from nriplugin.doors.cri.immediate import decide_immediately
 from nriplugin.engine.model import NodeFacts
 from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.node.facts import container_files
 from nriplugin.state.events import EventKind
-from nriplugin.state.inventory import ContainerEntry, EntryState
+from nriplugin.state.inventory import ContainerEntry, EntryState, Inventory, PodEntry
+from nriplugin.state.locating import CgroupLocator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,3 +206,67 @@ def test_also_if_the_decision_is_late(shadow: bool) -> None:
     decision = decide_immediately(ENGINE_POD, app, asked, NODE, config)
     assert decision.files["memory.max"] == str(2 * GIB)
     assert ("memory.high" in decision.files) is not shadow
+
+
+def test_the_cgroup_is_known_to_all_who_read_it(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """CRI names no cgroup: `why`, the sums of usage and `withdraw` find it themselves.
+
+    That is so whether files are compared or not.
+    """
+    with served(fake, tmp_path, "verify: {enabled: false}") as node:
+        container_id = node.start()
+        node.file(container_id, "cpu.stat").write_text("nr_throttled 5\n")
+        lifecycle = node.door.lifecycle
+        process = DaemonProcess("cri", lifecycle, BackgroundThread())
+        (why,) = why_of(process, container_id).containers
+        assert why.cgroup == f"{POD}/{container_id}"
+        assert {one.file: one.now for one in why.files} == FILES
+        totals = UsageTotals(lifecycle)
+        totals.refresh()
+        assert "resources" in totals.by_handler
+        entry = node.entry(container_id)._replace(
+            files={"memory.high": "4096"}, decision=None
+        )
+        written = {f"{POD}/{container_id}/memory.high"}
+        cgroup = lifecycle.locator.cgroup_of(entry)
+        assert carried_files(entry, cgroup, written) == {}
+        assert carried_files(entry, None, {"None/memory.high"}) == entry.files
+
+
+def test_cgroups_of_ended_containers_are_forgotten(tmp_path: Path) -> None:
+    """However many there were."""
+    tree = make_v2(tmp_path, (POD,))
+    inventory = Inventory()
+    locator = CgroupLocator(inventory, tree)
+    pod = PodEntry("p1", cgroup_parent=POD)
+    add_v2(tmp_path, f"{POD}/kept")
+    inventory.put(ContainerEntry("kept", pod=pod))
+    assert locator.cgroup_of(ContainerEntry("kept", pod=pod)) == f"{POD}/kept"
+    for number in range(1000):
+        one = tmp_path / POD[1:] / f"ended-{number}"
+        one.mkdir()
+        ended = ContainerEntry(one.name, pod=pod)
+        assert locator.cgroup_of(ended) == f"{POD}/{one.name}"
+        one.rmdir()
+    assert len(locator._found) < 1000
+    assert locator._found["kept"] == f"{POD}/kept"
+    assert locator.cgroup_of(ContainerEntry("other", pod=pod)) is None
+
+
+def test_many_missed_containers_do_not_fill_the_events_of_the_proxy(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """The last event says how many more there were."""
+    pod = cri.RunPodSandboxRequest(config=pod_config(uid=UID, cgroup_parent=POD))
+    fake.pods["pod1"] = pod
+    for number in range(70):
+        fake.containers[f"ctr{number}"] = create_request("pod1", **RESOURCES)
+        fake.running.add(f"ctr{number}")
+    with serving(fake, str(tmp_path / "proxy.sock")) as door:
+        wait_until(lambda: door.lifecycle.connection.since is not None)
+        events, _ = door.lifecycle.events.since(0)
+    missed = [event for event in events if event.kind is EventKind.MISSED]
+    assert len(missed) == 65
+    assert missed[-1].text == "6 more containers"

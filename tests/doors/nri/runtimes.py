@@ -124,7 +124,7 @@ class ModelRuntime:
                 tree,
                 open_writer=lambda: DirectWriter(tree, Executor(tree, refresh_s=0.0)),
                 records=records,
-                written_before=bool(self.spec.numbers),
+                written_before=lambda: bool(self.spec.numbers),
             )
         configure(plugin, self.config)
         known = "2.4.2" if self.shows_unified else "2.1.0"

@@ -12,6 +12,7 @@ from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.state import pending_updates
+from nriplugin.state.repair_backoff import WAITS_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,3 +203,24 @@ def test_without_direct_writes_repair_is_off_and_logged(
         "repair: on, but direct writes are off: only a runtime with NRI 0.12.1 or "
         "later can put values right"
     ]
+
+
+def test_the_last_attempt_may_succeed() -> None:
+    """Repair gives up only if the file has drifted once more after it."""
+    node = Node("repair: {enabled: true}")
+    node.create()
+    node.start()
+    node.verify()
+    path = f"{CONTAINER}/cpu.weight"
+    repairs = node.plugin.lifecycle.verifier.repairs
+    for _ in range(len(WAITS_S) - 1):
+        node.kernel.files[path] = "77"
+        node.verify(1800)
+    assert node.plugin.lifecycle.verification.repairs["cpu.weight"] == len(WAITS_S)
+    assert node.of_container("cpu.weight") == "59"
+    node.verify()
+    assert not repairs.gave_up("c1", "cpu.weight")
+    node.kernel.files[path] = "77"
+    node.verify()
+    assert repairs.gave_up("c1", "cpu.weight")
+    assert node.of_container("cpu.weight") == "77"
