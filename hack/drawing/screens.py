@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from support.live_daemon import LiveNode, resources, write
 from support.terminals import on_terminal
 
+from nriplugin.daemon.control_service import DEFAULT_CONTROL
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -107,7 +109,9 @@ def screens(commands: list[str]) -> dict[str, str]:
                 *words, NRIPLUGIN_CONTROL=node.address, NO_COLOR="1"
             ) as running:
                 running.wait()
-            shown = f"$ nriplugin {command}\n{running.text}"
+            # A reader's daemon serves at the default address.
+            text = running.text.replace(node.address, DEFAULT_CONTROL)
+            shown = f"$ nriplugin {command}\n{text}"
             result[command] = f"```console\n{shown}```\n"
     return result
 
