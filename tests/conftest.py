@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,11 @@ BY_LENGTH = (
 
 # They restart the runtime, which takes longer the more pods there are.
 EARLY = ("test_e2e_restarts.py", "test_e2e_hook.py")
+
+# A shell that starts this run in the background has SIGINT ignored, and every process
+# that a test starts would inherit that: Ctrl-C would not end it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is, and nothing about the code.
 settings.register_profile(

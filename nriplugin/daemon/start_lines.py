@@ -40,9 +40,9 @@ def start_lines(process: DaemonProcess) -> Iterator[str]:
     every_s = process.lifecycle.verification.interval_s
     verified = f"every {every_s:.0f} s" if every_s else "off"
     yield (
-        f"adopt: {_on(applied and applied.adopt.enabled)}; "
-        f"repair: {_on(applied and applied.repair.enabled)}; "
-        f"verification: {verified}"
+        f"adopt {_on(applied and applied.adopt.enabled)}, "
+        f"repair {_on(applied and applied.repair.enabled)}, "
+        f"verification {verified}"
     )
     # Otherwise it is logged when the containers of the node are known.
     if config.curve is not None:

@@ -46,7 +46,7 @@ def test_what_is_on_and_off_and_why() -> None:
     assert "direct writes: off: --read-only" in text
     assert "handlers on: memoryQoS, resources; off: " in text
     assert "1 rule changes that for some containers" in text
-    assert "adopt: on; repair: off; verification: " in text
+    assert "adopt on, repair off, verification " in text
     assert "curve: kep, set in the configuration" in text
     assert "configuration: the defaults" in text
     assert text.endswith("off: HTTP")
