@@ -272,7 +272,7 @@ def test_the_kernels_files_are_those_of_nriplugin_alone(seen: Seen) -> None:
 
 def test_nriplugin_logs_what_it_logs_alone(seen: Seen) -> None:
     """With observers no line is lost or added, before the restart and after it."""
-    # Without times, numbers of pods, what the curve was learned from, and the decisions,
+    # Without times, numbers of pods, what the curve was learned from, and decisions,
     # which a thread logs a moment later and with the names of pods.
     alone, between, restarted = (
         [
