@@ -1,4 +1,4 @@
-"""What has to be true after each disturbance.
+"""The conditions that the harness checks after each disturbance.
 
 The right values of a size are those that a container of this size got before anything
 was disturbed.
