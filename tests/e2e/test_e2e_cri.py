@@ -84,7 +84,7 @@ def test_the_calls_were_worth_comparing(said: dict[str, dict[str, Any]]) -> None
 
 def test_the_curve_is_the_runtimes_own(bed: Bed) -> None:
     """The proxy recognises it from the container that was there before the proxy."""
-    assert "curve: kep (1 of 1 containers of this node" in bed.plugin.log()
+    bed.plugin.wait_for("curve: kep (1 of 1 containers of this node")
 
 
 def test_containers_are_what_they_were_without_us(kubelet: Kubelet, bed: Bed) -> None:
@@ -147,14 +147,14 @@ def test_proxy_killed_and_started_again_under_load(
     with creating(kubelet, bed.pod, RESOURCES) as load:
         load.wait_for(1)
         again = Plugin(node)
-        log = again.wait_for("serving unix:")
+        again.wait_for("serving unix:")
         load.wait_for(load.count() + 2)
         results = load.results()
     try:
         # Without a proxy crictl reached no server, so no container was half made.
         assert all(one.unified for one in results if one.code == 0), results
         assert results[-1].code == 0, results[-1]
-        assert "curve: kep (" in log
+        again.wait_for("curve: kep (")
         assert kubelet.update(before, cpu_share=2048).code == 0
         assert kubelet.settings(before)["cpu.weight"] == str(weight_of(2048, Curve.KEP))
         assert kubelet.settings(before)["cpu.max"] == "50000 100000"
