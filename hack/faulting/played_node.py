@@ -12,6 +12,7 @@ import os
 import socket
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -169,7 +170,9 @@ class PlayedNode:
         """Return the specifications of the runtime's containers, by index."""
         found = {}
         for path in self.specs.glob("*.json"):
-            found[int(path.stem[1:])] = json.loads(path.read_text())
+            # A container may be removed while the others are read.
+            with suppress(FileNotFoundError):
+                found[int(path.stem[1:])] = json.loads(path.read_text())
         return found
 
     def files(self, spec: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
