@@ -61,6 +61,9 @@ _log = logging.getLogger(__name__)
 
 NO_POD = Pod()
 
+# How long after a silence the runtime has done the updates that came before its end.
+SILENCE_SETTLED_S = 2.0
+
 
 class Lifecycle:
     """The parts of one process that know the node's containers."""
@@ -122,6 +125,8 @@ class Lifecycle:
             counts=self.verification,
             shadow=self.shadow,
         )
+        # Set by a door that can be silent: puts stale values right after the silence.
+        self.correct_after_silence: Callable[[], None] | None = None
         self._render = render
         self._applying = threading.Lock()
 
@@ -151,7 +156,8 @@ class Lifecycle:
 
         That process has stored the values that its updates set. The values of a
         container are determined at its first update, as for every container that is
-        older than this process.
+        older than this process. An update that nobody has answered left stale values,
+        which are put right a moment later.
         """
         if self.records is not None:
             self.ownership = self.ownership._replace(records=self.records.load())
@@ -162,6 +168,8 @@ class Lifecycle:
                 files, others, numbers = record
                 become = entry._replace(files=files, others=others, numbers=numbers)
                 self.inventory.change(entry, become)
+        if self.correct_after_silence is not None:
+            self.scheduler.after(SILENCE_SETTLED_S, self.correct_after_silence)
         self.verifier.compare_all_soon()
 
     # The plan

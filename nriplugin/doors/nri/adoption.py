@@ -31,7 +31,7 @@ from nriplugin.doors.nri.existing import (
 )
 from nriplugin.doors.nri.messages import existing_entry, managed_of, read_pod
 from nriplugin.doors.nri.responses import files_update
-from nriplugin.doors.nri.silent_listing import list_existing
+from nriplugin.doors.nri.silent_listing import SilentListing
 from nriplugin.engine.decision import HandlerFailed, When
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
@@ -93,6 +93,7 @@ class Adoption:
         """
         self._lifecycle = lifecycle
         self._enqueue_update = enqueue_update
+        self.silence = SilentListing(lifecycle)
         self.adopt: AdoptSection | None = None
         self.repairs = False  # whether `repair` is on, which needs complete entries
         self.release: Release = (0, 0, 0)
@@ -159,7 +160,19 @@ class Adoption:
         lifecycle = self._lifecycle
         # The records are read when the other process has written its last ones.
         lifecycle.ownership = Ownership(self.release >= SHOWS_UNIFIED)
-        list_existing(lifecycle, pods, containers)
+        self.silence.add_existing(pods, containers)
+
+    def correct_after_silence(self) -> None:
+        """Put values right that became stale while nobody decided.
+
+        Called on the background thread, when the runtime has done the updates that
+        arrived before the end of the silence.
+        """
+        stale = self.silence.take_stale()
+        if stale:
+            self._note_stale(stale)
+            jobs = [partial(self.correct, one) for one in stale]
+            self._lifecycle.scheduler.paced(jobs, PER_SECOND)
 
     def _learn_curve(self, containers: Iterable[view.Container]) -> None:
         shown = self.release >= SHOWS_UNIFIED
@@ -217,18 +230,7 @@ class Adoption:
         log, adopt = self._lifecycle.log, self.adopt
         out = Outgoing([], [])
         if found.stale:
-            _log.warning(
-                "%d containers were resized while the plugin was away and kept its old "
-                "values: they are corrected",
-                len(found.stale),
-            )
-            stale = []
-            for one in found.stale:
-                values = ", ".join(f"{file}={v}" for file, v in one.files.items())
-                resized = f"resized while the plugin was away: {values}"
-                log.note_warnings(one.was.path, [resized])
-                stale.append((one.become, resized))
-            self._lifecycle.events.note_all(EventKind.STALE, stale)
+            self._note_stale(found.stale)
             self._send(found.stale, AT_ONCE, out)
         if adopt is not None and found.missing:
             for one in found.missing:
@@ -237,6 +239,20 @@ class Adoption:
         per_second = PER_SECOND if adopt is None else adopt.per_second
         self._lifecycle.scheduler.paced(out.later, per_second)
         return out.updates
+
+    def _note_stale(self, corrections: Sequence[Correction]) -> None:
+        _log.warning(
+            "%d containers were resized while the plugin was away and kept its old "
+            "values: they are corrected",
+            len(corrections),
+        )
+        noted = []
+        for one in corrections:
+            values = ", ".join(f"{file}={v}" for file, v in one.files.items())
+            resized = f"resized while the plugin was away: {values}"
+            self._lifecycle.log.note_warnings(one.was.path, [resized])
+            noted.append((one.become, resized))
+        self._lifecycle.events.note_all(EventKind.STALE, noted)
 
     def _add_missing(
         self, missing: Sequence[Correction], at_once: int, out: Outgoing
