@@ -267,9 +267,7 @@ class _ContainerReasons:
         config = self._lifecycle.config
         if self._process.withdrawn:
             return
-        if self._process.door != "nri":
-            self._advice.append("have its pod created again to give it values")
-        elif config is not None and config.adopt.enabled:
+        if config is not None and config.adopt.enabled:
             self._advice.append(
                 "adopt.enabled is true: it gets values while it runs, unless the log "
                 "says why not; else have its pod created again"
