@@ -289,7 +289,8 @@ class _ContainerReasons:
         if facts.drops_unified:
             self._advice.append(
                 f"{files}: {facts.runtime} {facts.runtime_version} drops cgroup v2 "
-                "values from updates; allow direct writes, or use CRI-O 1.36 or later"
+                "values from updates; allow direct writes"
+                + ("" if facts.ignores_unified else ", or use CRI-O 1.36 or later")
             )
         if facts.driver == SYSTEMD:
             self._advice.append(

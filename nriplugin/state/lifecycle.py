@@ -36,6 +36,7 @@ from nriplugin.state.ownership import Ownership
 from nriplugin.state.pending import PendingWrites
 from nriplugin.state.plan import CurrentPlan, Plan
 from nriplugin.state.protection_checks import ProtectionChecks
+from nriplugin.state.update_readback import UpdateReadback
 from nriplugin.state.verification import ShadowCounts, VerificationCounts
 from nriplugin.state.verifier import Verifier
 from nriplugin.state.writer_opening import WriterOpening
@@ -119,11 +120,15 @@ class Lifecycle:
         self.corrections = Corrections(self.inventory, self.pending)
         self.locator = CgroupLocator(self.inventory, tree)
         self.protection = ProtectionChecks(tree, scheduler, self.locator)
+        self.readback = UpdateReadback(
+            self.plans, self.pending, self.corrections, self.writer_opening.open
+        )
         self.verifier = Verifier(
             *(self.inventory, self.pending, self.events, tree),
             locator=self.locator,
             counts=self.verification,
             shadow=self.shadow,
+            readback=self.readback,
         )
         # Set by a door that can be silent: puts stale values right after the silence.
         self.correct_after_silence: Callable[[], None] | None = None
@@ -201,7 +206,14 @@ class Lifecycle:
 
         A runtime that drops `unified` from updates needs direct writes in any case.
         """
-        self.plans.learn({"runtime": name, "runtime_version": version})
+        ignores = self.readback.ignores(name, version)
+        self.plans.learn(
+            {
+                "runtime": name,
+                "runtime_version": version,
+                "ignores_unified": ignores,
+            }
+        )
         facts = self.plan.facts
         if facts.drops_unified and facts.cgroup_version == 2:
             self.writer_opening.open()

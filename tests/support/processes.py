@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from support.harness import PATIENCE_S
-from support.jumping_clock import jumping_command
 from support.trees import make_v2
 
 if TYPE_CHECKING:
@@ -27,21 +26,11 @@ OFF = ("--control", "off", "--http", "off")
 class Daemon:
     """A process whose log is a file."""
 
-    def __init__(
-        self,
-        log: Path,
-        *arguments: str,
-        clock: Path | None = None,
-        **environ: str,
-    ) -> None:
-        """Start it; `clock` is the file of a wall clock that jumps (jumping_clock)."""
+    def __init__(self, log: Path, *arguments: str, **environ: str) -> None:
         self._log = log
-        command = [sys.executable, "-m", "nriplugin", *arguments]
-        if clock is not None:
-            command = jumping_command(clock, command)
         with log.open("w") as stderr:
             self.process = subprocess.Popen(
-                command,
+                [sys.executable, "-m", "nriplugin", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,
                 stderr=stderr,
@@ -99,15 +88,11 @@ class Place:
 
     @contextmanager
     def daemon(
-        self,
-        *options: str,
-        name: str = "daemon",
-        state: Path | None = None,
-        clock: Path | None = None,
+        self, *options: str, name: str = "daemon", state: Path | None = None
     ) -> Iterator[Daemon]:
         """Start `run`; kill it at the end if it still runs."""
         log = self.directory / f"{name}.log"
-        daemon = Daemon(log, *self.arguments(*options, state=state), clock=clock)
+        daemon = Daemon(log, *self.arguments(*options, state=state))
         try:
             yield daemon
         finally:
