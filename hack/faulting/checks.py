@@ -17,6 +17,7 @@ from faulting.stream import SIZES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from faulting.disturbances import Disturbance
     from faulting.played_node import PlayedNode, Size
     from nriplugin.api import control_pb2 as control
 
@@ -114,7 +115,7 @@ def wait_until_right(
 
 
 def check_gaps(
-    before: control.StatusResponse, after: control.StatusResponse, cuts: int | None
+    before: control.StatusResponse, after: control.StatusResponse, kind: Disturbance
 ) -> None:
     """Compare the times without a connection that the daemon names.
 
@@ -124,10 +125,15 @@ def check_gaps(
     gaps = after.runtime.gap_count
     expected = 1  # from the start of a process to its first connection
     if after.pid == before.pid:
-        if cuts is None:
+        if kind.cuts is None:
             return
-        expected = before.runtime.gap_count + cuts
+        expected = before.runtime.gap_count + kind.cuts
     if gaps != expected:
         raise Violation(f"status names {gaps} gaps, expected {expected}")
     if not all(gap.reason and gap.ended >= gap.began for gap in after.runtime.gaps):
         raise Violation(f"a gap without a reason or an end: {after.runtime.gaps}")
+    first = after.runtime.gaps[0]
+    if kind.killed and not (
+        "killed or crashed" in first.reason and first.began <= after.started_at
+    ):
+        raise Violation(f"the gap does not name the end of the old process: {first}")

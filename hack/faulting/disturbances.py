@@ -13,6 +13,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from support.jumping_clock import DAY_S, set_ahead
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
@@ -32,6 +34,8 @@ class Disturbance(NamedTuple):
     # or None if that depends on what is going on.
     cuts: int | None = 0
     new_process: bool = False  # of the plugin
+    # Whether the new process has to say that the one before it was killed.
+    killed: bool = False
     mount: bool = False  # needs the state directory to be a file system of its own
 
 
@@ -159,6 +163,14 @@ def fill_disk(node: PlayedNode, random: Random) -> None:
     filler.unlink()
 
 
+def jump_clock(node: PlayedNode, random: Random) -> None:
+    """The plugin's wall clock is set a day ahead, a day back, and right again."""
+    for days in random.sample((1, -1), 2):
+        set_ahead(node.clock, days * DAY_S)
+        _pause(random)
+    set_ahead(node.clock, 0)
+
+
 def mount_state(node: PlayedNode) -> bool:
     """Make the state directory a small file system; return whether that is possible."""
     return _mount(node, f"size={STATE_SIZE}", check=False)
@@ -171,15 +183,16 @@ def _mount(node: PlayedNode, options: str, *, check: bool = True) -> bool:
 
 
 DISTURBANCES = (
-    Disturbance("plugin killed", kill_plugin, new_process=True),
+    Disturbance("plugin killed", kill_plugin, new_process=True, killed=True),
     Disturbance("plugin ended", end_plugin, new_process=True),
     Disturbance("runtime killed", kill_runtime, cuts=1),
-    Disturbance("both killed", kill_both, new_process=True),
+    Disturbance("both killed", kill_both, new_process=True, killed=True),
     Disturbance("plugin stopped 3 s", stop_plugin, cuts=None),
     Disturbance("socket directory", remove_sockets, cuts=1),
     Disturbance("drift", drift),
     Disturbance("reload", reload),
-    Disturbance("corrupt journal", corrupt_journal, new_process=True),
+    Disturbance("clock jumps", jump_clock),
+    Disturbance("corrupt journal", corrupt_journal, new_process=True, killed=True),
     Disturbance("state read-only", read_only_state, new_process=True, mount=True),
     Disturbance("disk full", fill_disk, mount=True),
 )

@@ -79,7 +79,7 @@ class Faults:
                 time.sleep(self._random.uniform(0, 1))
                 with self.stream.paused():
                     took = wait_until_right(node, self.stream.wanted, right)
-                    check_gaps(before, status(node.control), kind.cuts)
+                    check_gaps(before, status(node.control), kind)
                 if self.stream.failed:
                     raise Violation(f"containers failed: {self.stream.failed[:5]}")
                 self.took[kind.name].append(took)

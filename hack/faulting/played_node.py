@@ -24,6 +24,7 @@ from support.gopeers import (
     nriplugin_command,
     until,
 )
+from support.jumping_clock import jumping_command
 from support.trees import V2_FILES, make_v2
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class PlayedNode:
         self.cgroups, self.state = self.top / "cgroup", self.top / "state"
         self.sockets, self.specs = self.top / "run", self.top / "specs"
         self.config, self.log = self.top / "config.yaml", self.top / "log"
+        self.clock = self.top / "clock"  # of the plugin, which disturbances set
         self.control = f"unix://{self.top}/c.sock"
         self.http = f"127.0.0.1:{free_port()}"
         template = self.top / "template"
@@ -145,7 +147,7 @@ class PlayedNode:
             *("--state-dir", str(self.state)),
             *("--control", self.control, "--http", self.http, *options),
         )
-        self.plugin = Child(*command, log=self._log)
+        self.plugin = Child(*jumping_command(self.clock, [*command]), log=self._log)
         return self.plugin
 
     def __call__(self, op: str, **arguments: object) -> dict[str, Any]:

@@ -8,8 +8,13 @@ There is one lock file per door and runtime, in the state directory: two runtime
 node may each have a process of nriplugin. The kernel ends a lock (flock) with its
 process, however that ends. The file is never removed: otherwise one process could hold
 the lock on a removed file while the next one locks a new file of the same name. Its
-text, the holder's process ID, host name and version, is for the log alone. The host
-name is that of the pod if nriplugin runs in one; there the process ID is mostly 1.
+text has the holder's process ID, host name and version. The host name is that of the
+pod if nriplugin runs in one; there the process ID is mostly 1.
+
+The file's modification time is the holder's last sign of life: it is set every few
+seconds while the holder is connected to the runtime, and a holder that ends in order
+adds a word to the text. So the next process knows since when nobody has served the
+runtime, and whether its predecessor was killed.
 """
 
 from __future__ import annotations
@@ -18,17 +23,20 @@ import fcntl
 import logging
 import os
 import socket
-from time import monotonic
+from contextlib import suppress
+from time import monotonic, time
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from nriplugin import __version__
 from nriplugin.cgroup.journal.journal import INSTANCE_PREFIX
+from nriplugin.state.connection import EarlierProcess, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
+    from nriplugin.state.connection import RuntimeConnection
     from nriplugin.stopping import StopFlag
 
 _log = logging.getLogger(__name__)
@@ -39,6 +47,10 @@ ATTEMPT_S = 0.05
 REMIND_S = 60.0
 # No text in a lock file is longer; another one is not ours.
 _MAX_TEXT = 200
+# The last line of the text of a holder that has ended in order.
+_ENDED = "ended"
+# How often a process that is connected to the runtime gives a sign of life.
+SIGN_OF_LIFE_S = 5.0
 
 
 def lock_path(state_directory: str, door: str, runtime: str) -> str:
@@ -80,6 +92,7 @@ class InstanceLock:
         self._path = path
         self._file: int | None = None
         self.held = False
+        self.earlier: EarlierProcess | None = None  # who had the lock before
 
     def __enter__(self) -> Self:
         return self
@@ -150,6 +163,7 @@ class InstanceLock:
         except BlockingIOError:
             return False
         self.held = True
+        self.earlier = self._earlier(self._file)
         self._sign(self._file)
         return True
 
@@ -168,14 +182,62 @@ class InstanceLock:
 
     def holder(self) -> str:
         """Return who has the lock, as its text says."""
+        return _holder(self._text()[0])
+
+    def give_sign_of_life(self, connection: RuntimeConnection) -> None:
+        """Have the file say that this process is connected now, if it is."""
+        if connection.since is not None:
+            self._set_time(time())
+
+    def note_end(self, connection: RuntimeConnection) -> None:
+        """Have the file say that this process ends in order."""
+        if self._file is None or not self.held:
+            return
+        try:
+            seen = os.fstat(self._file).st_mtime
+            end = os.fstat(self._file).st_size
+            os.pwrite(self._file, f"{_ENDED}\n".encode(), end)
+        except OSError:
+            return
+        # The text has changed the time of the file. A process that was never connected
+        # leaves the time of the one before it.
+        if connection.since is not None:
+            seen = time()
+        elif connection.gap_count:
+            seen = connection.began
+        self._set_time(seen)
+
+    def _text(self) -> list[str]:
+        """Return the lines of the file, at least one; empty if it is not readable."""
         try:
             text = os.pread(self._file or -1, _MAX_TEXT, 0).decode("ascii")
         except (OSError, UnicodeDecodeError):
             text = ""
-        pid, _, rest = text.strip().partition(" ")
-        if not pid.isdecimal() or not rest.isprintable():
-            return "another process of nriplugin"
-        return f"process {pid} ({rest})"
+        return text.splitlines() or [""]
+
+    def _earlier(self, file: int) -> EarlierProcess | None:
+        """Return how the process ended that had the lock before, if that is known."""
+        signed, *more = self._text()
+        try:
+            seen = os.fstat(file).st_mtime
+        except OSError:
+            return None
+        if not _is_signed(signed):
+            return None
+        who = f"{_holder(signed)}, which served before,"
+        if seen > (now := time()):  # the clock was set back since
+            how = "ended" if _ENDED in more else "was killed or crashed"
+            return EarlierProcess(now, f"{who} {how}; the clock was set since")
+        at = utc_text(seen)
+        if _ENDED in more:
+            return EarlierProcess(seen, f"{who} ended; it was connected until {at}")
+        reason = f"{who} was killed or crashed; last sign of life at {at}"
+        return EarlierProcess(seen, reason)
+
+    def _set_time(self, seconds: float) -> None:
+        if self._file is not None and self.held:
+            with suppress(OSError):
+                os.utime(self._file, (seconds, seconds))
 
     def _sign(self, file: int) -> None:
         """Write who has the lock. A full disk does not matter: the lock holds."""
@@ -186,3 +248,18 @@ class InstanceLock:
             os.pwrite(file, text.encode("ascii", "replace")[:_MAX_TEXT], 0)
         except OSError:
             return
+        if self.earlier is not None:
+            # Until this process is connected, the last sign of life is the earlier one.
+            self._set_time(self.earlier.last_seen)
+
+
+def _is_signed(line: str) -> bool:
+    pid, _, rest = line.partition(" ")
+    return pid.isdecimal() and bool(rest) and rest.isprintable()
+
+
+def _holder(line: str) -> str:
+    pid, _, rest = line.partition(" ")
+    if not _is_signed(line):
+        return "another process of nriplugin"
+    return f"process {pid} ({rest})"

@@ -17,7 +17,11 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nriplugin.daemon.instance_lock import InstanceLock, lock_path
+from nriplugin.daemon.instance_lock import (
+    SIGN_OF_LIFE_S,
+    InstanceLock,
+    lock_path,
+)
 from nriplugin.daemon.start_lines import start_lines
 from nriplugin.daemon.systemd_notify import SystemdNotifier
 from nriplugin.state.events import EventKind
@@ -92,6 +96,7 @@ def run_process(
     with ExitStack() as stack:
         stack.enter_context(stopping_on_signals(end))
         lock = stack.enter_context(_lock_of(process, instance))
+        stack.callback(lock.note_end, process.lifecycle.connection)
         stack.enter_context(closing(served))
         watch = None
         if process.config.path:
@@ -178,6 +183,7 @@ def _may_serve(
     limit_s = LAUNCHED_LIMIT_S if launched else None
     if lock.acquire(stopping, waits, limit_s):
         process.waits = ""
+        _give_signs_of_life(process, lock)
         return True
     if stopping.is_set():
         return False
@@ -193,10 +199,20 @@ def _end_silence(process: DaemonProcess, lock: InstanceLock) -> None:
     if not lock.attempt():
         return
     process.background.every(SILENT_INTERVAL_S, None, "instance lock")
+    _give_signs_of_life(process, lock)
     process.lifecycle.writer_opening.open_if_written_before()
     process.lifecycle.end_silence()
     process.waits = ""
     _log.info("the other process has ended: this one answers from now on")
+
+
+def _give_signs_of_life(process: DaemonProcess, lock: InstanceLock) -> None:
+    """Learn how the process before this one ended; tell the one after this the same."""
+    connection = process.lifecycle.connection
+    connection.earlier = lock.earlier
+    if lock.held:
+        sign = partial(lock.give_sign_of_life, connection)
+        process.background.every(SIGN_OF_LIFE_S, sign, "sign of life")
 
 
 # The end

@@ -267,9 +267,7 @@ class _ContainerReasons:
         config = self._lifecycle.config
         if self._process.withdrawn:
             return
-        if self._process.door != "nri":
-            self._advice.append("have its pod created again to give it values")
-        elif config is not None and config.adopt.enabled:
+        if config is not None and config.adopt.enabled:
             self._advice.append(
                 "adopt.enabled is true: it gets values while it runs, unless the log "
                 "says why not; else have its pod created again"
@@ -291,7 +289,8 @@ class _ContainerReasons:
         if facts.drops_unified:
             self._advice.append(
                 f"{files}: {facts.runtime} {facts.runtime_version} drops cgroup v2 "
-                "values from updates; allow direct writes, or use CRI-O 1.36 or later"
+                "values from updates; allow direct writes"
+                + ("" if facts.ignores_unified else ", or use CRI-O 1.36 or later")
             )
         if facts.driver == SYSTEMD:
             self._advice.append(

@@ -84,8 +84,13 @@ class NodeFacts(NamedTuple):
     oci_runtime: str | None = None  # runc or crun
     # Whether nriplugin may write to cgroups itself.
     writable: bool = False
+    # Whether files that were read back have shown that the runtime loses `unified` in
+    # the answer to an update.
+    ignores_unified: bool = False
 
     @property
     def drops_unified(self) -> bool:
         """Whether the runtime loses `unified` in the answer to an update."""
-        return drops_unified_on_update(self.runtime, self.runtime_version)
+        return self.ignores_unified or drops_unified_on_update(
+            self.runtime, self.runtime_version
+        )

@@ -3,12 +3,15 @@
 A container that is created while nriplugin is not connected gets no values from it. So
 every such time is kept as a `ConnectionGap`, with the containers that the next
 Synchronize found and no process of nriplugin had decided about.
+
+Times are shown by the wall clock, and measured by a monotonic one: a gap is as long as
+it was, also if the wall clock was set meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from time import gmtime, strftime, time
+from time import gmtime, monotonic, strftime, time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,6 +33,13 @@ class ConnectionGap(NamedTuple):
     missed: int  # containers that were created meanwhile
 
 
+class EarlierProcess(NamedTuple):
+    """The end of the process that served the runtime before this one."""
+
+    last_seen: float  # when it was last known to be connected
+    reason: str  # how it ended
+
+
 def utc_text(seconds: float) -> str:
     """Return a time as text, such as 2026-01-31T08:15:00Z."""
     return strftime("%Y-%m-%dT%H:%M:%SZ", gmtime(seconds))
@@ -38,9 +48,19 @@ def utc_text(seconds: float) -> str:
 class RuntimeConnection:
     """The state of the connection. The door's thread changes it, others read it."""
 
-    def __init__(self, clock: Callable[[], float] = time) -> None:
-        """Begin without a connection, as a process does."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time,
+        steady: Callable[[], float] = monotonic,
+    ) -> None:
+        """Begin without a connection, as a process does.
+
+        `clock` is for the times that are shown, `steady` measures.
+        """
         self._clock = clock
+        self._steady = steady
+        self._began = steady()  # `began` below, on the monotonic clock
+        self.earlier: EarlierProcess | None = None  # as far as it is known
         self.runtime = ""  # the runtime's name and version, as it gives them
         self.version = ""
         self.release = ""  # the NRI release of the runtime, as far as it is known
@@ -62,10 +82,18 @@ class RuntimeConnection:
         """
         now = self._clock()
         if self.since is None:
-            self.gaps.append(ConnectionGap(self.began, now, self.reason, missed))
+            self.gaps.append(self._gap(now, missed))
             self.gap_count += 1
             self.missed_count += missed
         self.since = now
+
+    def _gap(self, now: float, missed: int) -> ConnectionGap:
+        """Return the gap that ends now; the first began with the earlier process."""
+        began = now - (self._steady() - self._began)
+        earlier = None if self.gap_count else self.earlier
+        if earlier is None:
+            return ConnectionGap(began, now, self.reason, missed)
+        return ConnectionGap(min(began, earlier.last_seen), now, earlier.reason, missed)
 
     def missing_because(self) -> str:
         """Return one sentence for a container that was created without nriplugin.
@@ -84,5 +112,5 @@ class RuntimeConnection:
     def ended(self, reason: str) -> None:
         """Note that the connection has ended."""
         if self.since is not None:
-            self.began = self._clock()
+            self.began, self._began = self._clock(), self._steady()
         self.since, self.reason = None, reason

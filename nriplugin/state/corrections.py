@@ -17,7 +17,7 @@ from nriplugin.node.outcomes import log_failures
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nriplugin.engine.decision import Write
+    from nriplugin.engine.decision import Decision, Write
     from nriplugin.state.inventory import ContainerEntry, Inventory
     from nriplugin.state.pending import PendingWrites
 
@@ -41,6 +41,20 @@ class Correction(NamedTuple):
             for file, value in self.files.items()
             if not (self.idle and file == "cpu.idle")
         }
+
+
+def correction_of(
+    was: ContainerEntry,
+    become: ContainerEntry,
+    files: Mapping[str, str],
+    decision: Decision,
+) -> Correction:
+    """Return the correction by a decision; `files` are those that need a new value."""
+    # All warnings of decisions are about memory.high. There is no second warning about
+    # a container whose memory.high is right already.
+    warnings = decision.warnings if "memory.high" in files else ()
+    idle = bool(decision.cleared)
+    return Correction(was, become, files, decision.writes, idle, warnings)
 
 
 class Corrections:

@@ -36,6 +36,7 @@ from nriplugin.state.ownership import Ownership
 from nriplugin.state.pending import PendingWrites
 from nriplugin.state.plan import CurrentPlan, Plan
 from nriplugin.state.protection_checks import ProtectionChecks
+from nriplugin.state.update_readback import UpdateReadback
 from nriplugin.state.verification import ShadowCounts, VerificationCounts
 from nriplugin.state.verifier import Verifier
 from nriplugin.state.writer_opening import WriterOpening
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 NO_POD = Pod()
+
+# How long after a silence the runtime has done the updates that came before its end.
+SILENCE_SETTLED_S = 2.0
 
 
 class Lifecycle:
@@ -116,12 +120,18 @@ class Lifecycle:
         self.corrections = Corrections(self.inventory, self.pending)
         self.locator = CgroupLocator(self.inventory, tree)
         self.protection = ProtectionChecks(tree, scheduler, self.locator)
+        self.readback = UpdateReadback(
+            self.plans, self.pending, self.corrections, self.writer_opening.open
+        )
         self.verifier = Verifier(
             *(self.inventory, self.pending, self.events, tree),
             locator=self.locator,
             counts=self.verification,
             shadow=self.shadow,
+            readback=self.readback,
         )
+        # Set by a door that can be silent: puts stale values right after the silence.
+        self.correct_after_silence: Callable[[], None] | None = None
         self._render = render
         self._applying = threading.Lock()
 
@@ -151,7 +161,8 @@ class Lifecycle:
 
         That process has stored the values that its updates set. The values of a
         container are determined at its first update, as for every container that is
-        older than this process.
+        older than this process. An update that nobody has answered left stale values,
+        which are put right a moment later.
         """
         if self.records is not None:
             self.ownership = self.ownership._replace(records=self.records.load())
@@ -162,6 +173,8 @@ class Lifecycle:
                 files, others, numbers = record
                 become = entry._replace(files=files, others=others, numbers=numbers)
                 self.inventory.change(entry, become)
+        if self.correct_after_silence is not None:
+            self.scheduler.after(SILENCE_SETTLED_S, self.correct_after_silence)
         self.verifier.compare_all_soon()
 
     # The plan
@@ -193,7 +206,14 @@ class Lifecycle:
 
         A runtime that drops `unified` from updates needs direct writes in any case.
         """
-        self.plans.learn({"runtime": name, "runtime_version": version})
+        ignores = self.readback.ignores(name, version)
+        self.plans.learn(
+            {
+                "runtime": name,
+                "runtime_version": version,
+                "ignores_unified": ignores,
+            }
+        )
         facts = self.plan.facts
         if facts.drops_unified and facts.cgroup_version == 2:
             self.writer_opening.open()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -34,6 +35,10 @@ _log = logging.getLogger(__name__)
 # If the runtime has not reported the end of an update after this time, the update is
 # taken as failed.
 UPDATE_LIMIT_S = 10.0
+
+# How many updates may wait for being read back. One that is dropped is no loss: any
+# update shows what the runtime does.
+MAX_DONE = 256
 
 
 class PendingUpdate:
@@ -89,6 +94,8 @@ class PendingUpdates:
         self._events = events
         # By container ID: the update that was begun last and has no end yet.
         self.under_way: dict[str, PendingUpdate] = {}
+        # Updates that the runtime has done, for the comparison of their files.
+        self.done: deque[PendingUpdate] = deque(maxlen=MAX_DONE)
         # Makes the check of a `Cancellation` and the publication in `under_way` one
         # step, so that a late decision cannot replace the one made in its place.
         self._publishing = threading.Lock()
@@ -165,6 +172,7 @@ class PendingUpdates:
             become = update.become = become._replace(started=True)
         if become.pod.id:  # a container that the runtime does not list has no pod
             self._inventory.put_late(become)
+        self.done.append(update)
         self._events.note(EventKind.UPDATED, become)
         records, changed = self._records, become.managed != update.before.managed
         if records is not None and changed:

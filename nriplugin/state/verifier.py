@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nriplugin.state.locating import CgroupLocator
     from nriplugin.state.pending import PendingWrites
     from nriplugin.state.scheduler import Scheduler
+    from nriplugin.state.update_readback import UpdateReadback
     from nriplugin.state.verification import ShadowCounts, VerificationCounts
 
 _log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Verifier:
         locator: CgroupLocator,
         counts: VerificationCounts,
         shadow: ShadowCounts,
+        readback: UpdateReadback,
     ) -> None:
         """Compare with the cgroups of this tree; without one, nothing is compared."""
         self.clock: Callable[[], float] = monotonic
@@ -91,6 +93,7 @@ class Verifier:
         self._locator = locator
         self._counts = counts
         self._shadow = ShadowComparison(inventory, shadow)
+        self._readback = readback
         self._limited = LimitedLog(_log)
         self._interval_s = 0.0
         self._ended = False
@@ -152,6 +155,7 @@ class Verifier:
         now = self.clock()
         self._settled.extend(self._settling)
         self._settling = self._take_queued()
+        self._readback.collect()
         if now >= self._next_round and not self._round:
             self._next_round = now + self._interval_s
             known = self._inventory.snapshot()
@@ -203,6 +207,8 @@ class Verifier:
             blamed = changed and first
             blamed = blamed and container_id not in self._pending.directly_written
             self._note(entry, wanted, found, unwritten=blamed)
+        if changed:
+            self._readback.judge(entry, found)
         drift = self._drift.get(container_id, {})
         written = self.repairs.attend(entry, cgroup, drift, now)
         if written:
@@ -254,6 +260,7 @@ class Verifier:
             for one in [one for one in kept if one not in known]:
                 del kept[one]
         self.repairs.keep_only(known)
+        self._readback.forget_ended(known)
 
     def _forget_all(self) -> None:
         for container_id in self._drift:

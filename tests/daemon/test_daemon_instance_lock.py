@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,14 @@ from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.daemon.instance_lock import InstanceLock, holders, lock_path
 from nriplugin.nri.launch import DEFAULT_SOCKET
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
+from nriplugin.state.connection import RuntimeConnection
 from nriplugin.stopping import StopFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from nriplugin.state.connection import EarlierProcess
 
 
 @contextmanager
@@ -236,3 +240,95 @@ def test_the_lock_is_not_inherited(tmp_path: Path) -> None:
         assert lock.attempt()
         assert lock._file is not None
         assert fcntl.fcntl(lock._file, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+
+
+# The end of the process before
+
+
+def connected(since: float | None, began: float = 0.0) -> RuntimeConnection:
+    """Return a connection that was there once, and is or has ended."""
+    connection = RuntimeConnection(lambda: began)
+    connection.synchronized(0)
+    connection.since, connection.began = since, began
+    return connection
+
+
+def earlier(path: str) -> EarlierProcess:
+    """Take the lock, and return what is known of the process that had it before."""
+    with InstanceLock(path) as lock:
+        assert lock.attempt()
+        assert lock.earlier is not None
+        return lock.earlier
+
+
+def test_a_killed_process_is_known_by_its_last_sign_of_life(tmp_path: Path) -> None:
+    """A process gives signs only while it is connected."""
+    path = str(tmp_path / "instance.lock")
+    with InstanceLock(path) as killed:
+        assert killed.attempt()
+        assert killed.earlier is None  # nobody had the lock before
+        os.utime(path, (1000, 1000))
+        killed.give_sign_of_life(connected(None))
+        assert os.stat(path).st_mtime == 1000
+        began = time.time()
+        killed.give_sign_of_life(connected(1.0))
+        assert os.stat(path).st_mtime >= began - 1
+        os.utime(path, (1000, 1000))
+    found = earlier(path)
+    assert found.last_seen == 1000
+    assert found.reason.startswith(f"process {os.getpid()} (on ")
+    end = "was killed or crashed; last sign of life at 1970-01-01T00:16:40Z"
+    assert found.reason.endswith(end)
+
+
+def test_a_process_that_ends_in_order_says_so(tmp_path: Path) -> None:
+    """Its last sign of life is the end of its connection."""
+    path = str(tmp_path / "instance.lock")
+    with InstanceLock(path) as lock:
+        assert lock.attempt()
+        lock.note_end(connected(None, began=2000.0))
+    found = earlier(path)
+    assert found.last_seen == 2000
+    assert found.reason.endswith("ended; it was connected until 1970-01-01T00:33:20Z")
+
+
+def test_a_process_that_never_connected_leaves_the_earlier_time(tmp_path: Path) -> None:
+    """The gap goes on, however many processes come and go in it."""
+    path = str(tmp_path / "instance.lock")
+    with InstanceLock(path) as lock:
+        assert lock.attempt()
+        os.utime(path, (1000, 1000))
+    with InstanceLock(path) as lock:
+        assert lock.attempt()
+        assert os.stat(path).st_mtime == 1000
+        lock.note_end(RuntimeConnection())
+    assert earlier(path).last_seen == 1000
+
+
+def test_a_sign_of_life_in_the_future_is_not_believed(tmp_path: Path) -> None:
+    """The clock was set back since, so nobody knows when the process ended."""
+    path, future = str(tmp_path / "instance.lock"), time.time() + 86400
+    with InstanceLock(path) as lock:
+        assert lock.attempt()
+        os.utime(path, (future, future))
+    found = earlier(path)
+    assert found.last_seen < future - 3600
+    assert found.reason.endswith("was killed or crashed; the clock was set since")
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\0", b"12\n", b"x on host\n"])
+def test_a_file_of_somebody_else_says_nothing(tmp_path: Path, text: bytes) -> None:
+    """Without the text of a process, the time of the file means nothing."""
+    path = tmp_path / "instance.lock"
+    path.write_bytes(text)
+    with InstanceLock(str(path)) as lock:
+        assert lock.attempt()
+        assert lock.earlier is None
+
+
+def test_signs_of_life_are_given_only_with_the_lock() -> None:
+    """Without a state directory there is nothing to write to."""
+    with InstanceLock(None) as lock:
+        assert lock.attempt()
+        lock.give_sign_of_life(connected(1.0))
+        lock.note_end(connected(1.0))

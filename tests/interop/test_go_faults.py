@@ -28,7 +28,7 @@ def test_each_disturbance_once(go_peers: Path) -> None:
     A longer run, with another seed each time, is `hack/faults`.
     """
     path = os.pathsep.join([str(TOP / "tests"), str(TOP / "hack")])
-    command = ["-m", "faulting.main", "--seed=1", "--minutes=0", "--at-least=11"]
+    command = ["-m", "faulting.main", "--seed=1", "--minutes=0", "--at-least=12"]
     done = subprocess.run(
         [sys.executable, *command],
         env={**os.environ, "PYTHONPATH": path},

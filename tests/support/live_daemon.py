@@ -16,6 +16,7 @@ from nriplugin.convert.readers import from_nri
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
 from support.gopeers import ENVIRON
 from support.harness import PATIENCE_S, wait_until
+from support.jumping_clock import jumping_command
 from support.trees import add_v2, make_v2
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class LiveNode:
         self.config.write_text(config)
         (directory / "state").mkdir()
         make_v2(self.cgroups, ["/kubepods"])
+        self.clock = directory / "clock"  # of the daemon (jumping_clock.py)
         self.runtime = EmbeddedRuntime(str(directory / "nri.sock"))
         self._process: subprocess.Popen[bytes] | None = None
         self._registrations = 0
@@ -60,14 +62,15 @@ class LiveNode:
 
     def start_daemon(self, *options: str) -> None:
         """Start the daemon and wait until it is registered and serves its socket."""
+        command = [
+            *(sys.executable, "-m", "nriplugin", "run", "--http", "off"),
+            *("--nri-socket", "nri.sock", "--config", CONFIG_FILE),
+            *("--control", self.address, "--cgroup-root", self.cgroups.name),
+            *options,
+        ]
         with (self.directory / "daemon.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "nriplugin", "run", "--http", "off"),
-                    *("--nri-socket", "nri.sock", "--config", CONFIG_FILE),
-                    *("--control", self.address, "--cgroup-root", self.cgroups.name),
-                    *options,
-                ],
+                jumping_command(self.clock, command),
                 stderr=log,
                 cwd=self.directory,
                 env=self._environ(),
@@ -82,6 +85,13 @@ class LiveNode:
             self._process.terminate()
             assert self._process.wait(PATIENCE_S) == 0
             self._process = None
+
+    def kill_daemon(self) -> None:
+        """End the daemon with SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+        self._process = None
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of nriplugin beside the daemon; its output is a pipe."""

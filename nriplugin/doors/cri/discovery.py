@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.api.cri_pb2 import CONTAINER_CREATED
 from nriplugin.doors.cri.messages import container_of_status, pod_of_status
-from nriplugin.engine.decision import HandlerFailed
-from nriplugin.engine.model import Pod
+from nriplugin.doors.cri.missed_containers import MissedContainers
 from nriplugin.errors import RPCError
-from nriplugin.state.creation_decision import decide_creation
-from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_POD, PodEntry, summarise_pod
 from nriplugin.state.learning import Weighted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from nriplugin.api import cri_pb2
     from nriplugin.doors.cri.client import RuntimeClient
@@ -48,6 +45,7 @@ class Discovery:
         """Ask with `client`; the answers go to `lifecycle`."""
         self._client = client
         self._lifecycle = lifecycle
+        self.missing = MissedContainers(lifecycle)
         # How many containers the last `learn` found that are new to this process and
         # were created without nriplugin.
         self.missed = 0
@@ -80,38 +78,13 @@ class Discovery:
             (one.weighted for one in discovered if one.weighted is not None),
             shows_unified=True,
         )
-        self.missed = self._mark_missed(discovered)
+        self.missed = self.missing.mark(one.entry for one in discovered)
         known_pods, known_containers = lifecycle.inventory.ids()
         _log.info(
             "runtime: %s %s, %d pods, %d containers",
             *(version.runtime_name, version.runtime_version),
             *(len(known_pods), len(known_containers)),
         )
-
-    def _mark_missed(self, discovered: Iterable[_Discovered]) -> int:
-        """Mark containers without values that would get some; return their number."""
-        lifecycle, plan = self._lifecycle, self._lifecycle.plan
-        missed: list[tuple[ContainerEntry, str]] = []
-        reason = lifecycle.connection.missing_because()
-        for entry, _ in discovered:
-            kept, pod = entry.kept, entry.pod.described or Pod()
-            if entry.owned or kept is None:
-                continue
-            try:
-                if lifecycle.own(entry, pod, kept, None, plan).ours:
-                    continue
-                decided = decide_creation(plan, pod, kept)
-            except HandlerFailed:
-                continue
-            if not (decided.shadow or decided.managed.files):
-                continue
-            text = "" if decided.shadow else reason
-            marked = entry._replace(shadow=decided.shadow, missed=text)
-            # The inventory has another entry if the container was known before.
-            if lifecycle.inventory.change(entry, marked) and text:
-                missed.append((marked, text))
-        lifecycle.events.note_all(EventKind.MISSED, missed)
-        return len(missed)
 
     def pod(self, sandbox_id: str) -> PodEntry | None:
         """Ask for one pod; return None if it has ended."""

@@ -118,10 +118,13 @@ class CRIDoor:
     def apply(self, config: Config) -> None:
         """Put a configuration in force, also while serving."""
         config = self.lifecycle.effective(config)
-        if config.adopt.enabled:
-            _log.warning("adopt: on, but the CRI proxy does not support it")
         self._proxy.failure_policy = config.failure_policy
         self.lifecycle.apply(config)
+        if self._discovery is not None:
+            adopts = config.adopt.enabled and not self.lifecycle.plans.withdrawn
+            self._discovery.missing.adopt = config.adopt if adopts else None
+        if config.adopt.enabled and self.lifecycle.pending.writer is None:
+            _log.warning("adopt: on, but direct writes are off: nothing is adopted")
         if config.repair.enabled and self.lifecycle.pending.writer is None:
             _log.warning("repair: on, but direct writes are off: nothing is repaired")
         self.lifecycle.verifier.configure(self.lifecycle.scheduler, config)

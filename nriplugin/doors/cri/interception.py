@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.doors.cri.immediate import Undecidable, decide_immediately
-from nriplugin.doors.cri.messages import pod_of, resources_of
+from nriplugin.doors.cri.messages import described_pod, pod_of, resources_of
 from nriplugin.doors.cri.methods import RUNTIME_SERVICE
 from nriplugin.engine.idle import needs_cleared_shares
 from nriplugin.engine.model import Container, Pod
@@ -126,7 +126,7 @@ class Interceptor:
         entry_of_pod = self._pod_of_creation(message)
         if not lifecycle.learning.files_known:
             plan = lifecycle.learning.look_at_files(entry_of_pod.cgroup)
-        pod = _described(entry_of_pod, plan)
+        pod = described_pod(entry_of_pod, plan)
         resources = message.config.linux.resources
         container = Container(
             name=message.config.metadata.name,
@@ -213,7 +213,7 @@ class Interceptor:
             # The container lacks only the direct writes of the decision. The runtime
             # has the values that were in the container's creation request.
             plan = lifecycle.plan
-            pod = _described(self._pod_entry(entry.pod.id), plan)
+            pod = described_pod(self._pod_entry(entry.pod.id), plan)
             _, container = self._owned(entry, pod, plan)
             decision = decide_creation(plan, pod, container).decision
             lifecycle.pending.wait_for_start(entry.id, decision.writes)
@@ -232,7 +232,7 @@ class Interceptor:
         of_pod = self._pod_entry(entry.pod.id)
         if of_pod.id:  # the entry may be older than what is known of its pod
             entry = entry._replace(pod=of_pod)
-        pod = _described(of_pod, plan)
+        pod = described_pod(of_pod, plan)
         entry, container = self._owned(self._located(entry), pod, plan)
         asked = resources_of(message.linux)
         decide = partial(lifecycle.decide_update, plan, entry, pod, container, asked)
@@ -267,7 +267,7 @@ class Interceptor:
         of_pod = self._lifecycle.inventory.pod(entry.pod.id)
         if of_pod is None:
             raise Undecidable("the container's pod is not known yet")
-        pod = _described(of_pod, plan)
+        pod = described_pod(of_pod, plan)
         entry, container = self._owned(entry, pod, plan)
         asked = resources_of(message.linux)
         decision = decide_immediately(pod, container, asked, plan.facts, plan.config)
@@ -357,13 +357,6 @@ class Interceptor:
             return entry
         cgroup = self._lifecycle.locator.cgroup_of(entry)
         return entry if cgroup is None else entry._replace(cgroups_path=cgroup)
-
-
-def _described(entry: PodEntry, plan: Plan) -> Pod:
-    """Return the pod of an entry, with its own curve if that is not the node's."""
-    pod = entry.described or Pod()
-    curve = plan.curves.get(pod.uid)
-    return pod if curve is None else pod._replace(curve=curve)
 
 
 def _put(decision: Decision, resources: cri.LinuxContainerResources) -> bool:

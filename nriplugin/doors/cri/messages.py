@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nriplugin.convert import Resources
     from nriplugin.kube.managed import Managed
     from nriplugin.state.inventory import PodEntry
+    from nriplugin.state.plan import Plan
 
 
 class ReportedContainer(NamedTuple):
@@ -92,6 +93,13 @@ def pod_of_status(response: cri.PodSandboxStatusResponse) -> Pod:
         cgroup_parent=cgroup.rpartition("/")[0] if cgroup else "",
         oci_runtime=oci_runtime_of(status.runtime_handler),
     )
+
+
+def described_pod(entry: PodEntry, plan: Plan) -> Pod:
+    """Return the pod of an entry, with its own curve if that is not the node's."""
+    pod = entry.described or Pod()
+    curve = plan.curves.get(pod.uid)
+    return pod if curve is None else pod._replace(curve=curve)
 
 
 def resources_of(message: cri.LinuxContainerResources) -> Resources:

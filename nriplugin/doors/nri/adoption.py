@@ -31,11 +31,12 @@ from nriplugin.doors.nri.existing import (
 )
 from nriplugin.doors.nri.messages import existing_entry, managed_of, read_pod
 from nriplugin.doors.nri.responses import files_update
-from nriplugin.doors.nri.silent_listing import list_existing
+from nriplugin.doors.nri.silent_listing import SilentListing
 from nriplugin.engine.decision import HandlerFailed, When
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
 from nriplugin.node.outcomes import log_failures
+from nriplugin.state.adopting import LACKS_NOTHING, Adopting
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import PodEntry, summarise_pod
 from nriplugin.state.learning import Weighted
@@ -93,6 +94,8 @@ class Adoption:
         """
         self._lifecycle = lifecycle
         self._enqueue_update = enqueue_update
+        self._adopting = Adopting(lifecycle)
+        self.silence = SilentListing(lifecycle)
         self.adopt: AdoptSection | None = None
         self.repairs = False  # whether `repair` is on, which needs complete entries
         self.release: Release = (0, 0, 0)
@@ -147,7 +150,7 @@ class Adoption:
         lifecycle.events.note_all(
             EventKind.MISSED, [(one, one.missed) for one in missed]
         )
-        adopted = [(one, _LACKS_NOTHING) for one in missed if one.adopted]
+        adopted = [(one, LACKS_NOTHING) for one in missed if one.adopted]
         lifecycle.events.note_all(EventKind.ADOPTED, adopted)
         return self._correct_all(found)
 
@@ -159,7 +162,19 @@ class Adoption:
         lifecycle = self._lifecycle
         # The records are read when the other process has written its last ones.
         lifecycle.ownership = Ownership(self.release >= SHOWS_UNIFIED)
-        list_existing(lifecycle, pods, containers)
+        self.silence.add_existing(pods, containers)
+
+    def correct_after_silence(self) -> None:
+        """Put values right that became stale while nobody decided.
+
+        Called on the background thread, when the runtime has done the updates that
+        arrived before the end of the silence.
+        """
+        stale = self.silence.take_stale()
+        if stale:
+            self._note_stale(stale)
+            jobs = [partial(self.correct, one) for one in stale]
+            self._lifecycle.scheduler.paced(jobs, PER_SECOND)
 
     def _learn_curve(self, containers: Iterable[view.Container]) -> None:
         shown = self.release >= SHOWS_UNIFIED
@@ -217,18 +232,7 @@ class Adoption:
         log, adopt = self._lifecycle.log, self.adopt
         out = Outgoing([], [])
         if found.stale:
-            _log.warning(
-                "%d containers were resized while the plugin was away and kept its old "
-                "values: they are corrected",
-                len(found.stale),
-            )
-            stale = []
-            for one in found.stale:
-                values = ", ".join(f"{file}={v}" for file, v in one.files.items())
-                resized = f"resized while the plugin was away: {values}"
-                log.note_warnings(one.was.path, [resized])
-                stale.append((one.become, resized))
-            self._lifecycle.events.note_all(EventKind.STALE, stale)
+            self._note_stale(found.stale)
             self._send(found.stale, AT_ONCE, out)
         if adopt is not None and found.missing:
             for one in found.missing:
@@ -238,6 +242,20 @@ class Adoption:
         self._lifecycle.scheduler.paced(out.later, per_second)
         return out.updates
 
+    def _note_stale(self, corrections: Sequence[Correction]) -> None:
+        _log.warning(
+            "%d containers were resized while the plugin was away and kept its old "
+            "values: they are corrected",
+            len(corrections),
+        )
+        noted = []
+        for one in corrections:
+            values = ", ".join(f"{file}={v}" for file, v in one.files.items())
+            resized = f"resized while the plugin was away: {values}"
+            self._lifecycle.log.note_warnings(one.was.path, [resized])
+            noted.append((one.become, resized))
+        self._lifecycle.events.note_all(EventKind.STALE, noted)
+
     def _add_missing(
         self, missing: Sequence[Correction], at_once: int, out: Outgoing
     ) -> None:
@@ -245,11 +263,7 @@ class Adoption:
         if self._lifecycle.pending.writer is None:
             self._send(missing, at_once, out)
             return
-        now, rest = missing[:at_once], missing[at_once:]
-        _log.info("adopt: %d containers now, %d later", len(now), len(rest))
-        for one in now:
-            self._lifecycle.scheduler.soon(partial(self._write, one))
-        out.later.extend(partial(self._write, one) for one in rest)
+        out.later.extend(self._adopting.begin(missing, at_once))
 
     def _send(
         self, corrections: Sequence[Correction], at_once: int, out: Outgoing
@@ -284,7 +298,7 @@ class Adoption:
         sent = []
         for one in corrections[:at_once]:
             if not one.for_runtime():
-                soon(partial(self._write, one))
+                soon(partial(self._adopting.write, one))
                 continue
             pod, cgroup = one.was.pod_cgroup, one.was.cgroup
             with writer.exclusive():
@@ -292,17 +306,19 @@ class Adoption:
                     log_failures(writer.carry_out(one.writes, When.BEFORE, pod, cgroup))
             # `_answer_with` below puts `become` into the inventory, so that is the
             # entry which the later write has to find unchanged.
-            finish = partial(self._write, one._replace(was=one.become))
+            finish = partial(self._adopting.write, one._replace(was=one.become))
             lifecycle.scheduler.after(SETTLED_S, finish)
             sent.append(one)
         _log.info("%d containers are updated now", len(sent))
         self._answer_with(sent, out)
-        out.later.extend(partial(self._write, one) for one in corrections[at_once:])
+        out.later.extend(
+            partial(self._adopting.write, one) for one in corrections[at_once:]
+        )
 
     def _answer_with(self, corrections: Iterable[Correction], out: Outgoing) -> None:
         for one in corrections:
             if self._lifecycle.change(one.was, one.become):
-                self._note_adopted(one)
+                self._adopting.note(one)
                 out.updates.append(files_update(one.was.id, one.for_runtime()))
 
     def correct(self, one: Correction) -> None:
@@ -311,25 +327,16 @@ class Adoption:
         Without direct writes, a runtime that may hang on updates is not sent any.
         """
         if self._lifecycle.pending.writer is not None:
-            self._write(one)
+            self._adopting.write(one)
         elif one.for_runtime() and self.release >= TAKES_UPDATES:
             self._send_later(one)
-
-    def _write(self, one: Correction) -> None:
-        if self._lifecycle.corrections.write(one):
-            self._note_adopted(one)
-            self._lifecycle.store_record(one.was, one.become)
 
     def _send_later(self, one: Correction) -> None:
         if one.was.id in self._lifecycle.pending.updates.under_way:
             return  # the update that is under way has a newer decision
         if self._lifecycle.change(one.was, one.become):
-            self._note_adopted(one)
+            self._adopting.note(one)
             self._enqueue_update(files_update(one.was.id, one.for_runtime()))
-
-    def _note_adopted(self, one: Correction) -> None:
-        if one.become.adopted and not one.was.adopted:
-            self._lifecycle.events.note(EventKind.ADOPTED, one.become)
 
     # Repair
 
@@ -361,7 +368,6 @@ class Adoption:
 
 _NO_POD = Pod()
 
-_LACKS_NOTHING = "its files held every value already"
 _SEEN_BEFORE = (
     "nriplugin had no values for it when it was created: the configuration was another "
     "one, or in shadow mode"

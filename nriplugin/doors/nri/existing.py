@@ -8,7 +8,6 @@ created now. It reads cgroups and changes nothing: adoption.py makes the correct
 
 from __future__ import annotations
 
-from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.readers import core_from_nri
@@ -18,7 +17,8 @@ from nriplugin.engine.provenance import UNKNOWN
 from nriplugin.engine.shadow import to_enforce_at_update
 from nriplugin.engine.stale import changed_numbers, numbers_of
 from nriplugin.node.observe import files_not_holding, memory_use
-from nriplugin.state.corrections import Correction
+from nriplugin.state.adopting import adoption_of
+from nriplugin.state.corrections import correction_of
 from nriplugin.state.decision_summary import summarise
 from nriplugin.state.inventory import NO_FILES
 from nriplugin.state.lifecycle import NO_POD
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.model import Pod, Use
     from nriplugin.kube.managed import Managed
+    from nriplugin.state.corrections import Correction
     from nriplugin.state.inventory import ContainerEntry
     from nriplugin.state.lifecycle import Lifecycle
     from nriplugin.state.plan import Plan
@@ -153,17 +154,8 @@ class ExistingContainer:
                 # Its files hold every value already, so there is nothing to add.
                 found.entries[was.id] = was._replace(adopted=True)
         if absent or decision.writes:
-            outdated = {f: v for f, v in was.ours.items() if f not in wanted}
-            become = was._replace(
-                files=wanted,
-                outdated=outdated,
-                numbers=numbers_of(self._container.resources),
-                decision=summarise(decision),
-                adopted=True,
-                decided_at=time(),
-                lacks=NO_FILES,
-            )
-            found.missing.append(_correction(was, become, absent, decision))
+            resources = self._container.resources
+            found.missing.append(adoption_of(was, decision, absent, resources))
 
     def _entry_with(
         self, wanted: Mapping[str, str], decision: Decision
@@ -212,7 +204,7 @@ class ExistingContainer:
         if not (files or decision.writes):
             return None
         become = was.after(decision, (), numbers_of(given))
-        return _correction(was, become, files, decision)
+        return correction_of(was, become, files, decision)
 
     def _stored_values(self) -> dict[str, str]:
         """Return the values of nriplugin's that the runtime keeps for the container.
@@ -233,16 +225,3 @@ class ExistingContainer:
         if tree is None or self._cgroup is None:
             return files
         return files_not_holding(tree, self._cgroup, files)
-
-
-def _correction(
-    was: ContainerEntry,
-    become: ContainerEntry,
-    files: Mapping[str, str],
-    decision: Decision,
-) -> Correction:
-    # All warnings of decisions are about memory.high. There is no second warning about
-    # a container whose memory.high is right already.
-    warnings = decision.warnings if "memory.high" in files else ()
-    idle = bool(decision.cleared)
-    return Correction(was, become, files, decision.writes, idle, warnings)

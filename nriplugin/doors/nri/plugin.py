@@ -33,7 +33,6 @@ from nriplugin.doors.nri.messages import (
     read_pod,
 )
 from nriplugin.doors.nri.responses import update_response
-from nriplugin.doors.nri.silent_listing import list_new
 from nriplugin.engine.decide import decide_update
 from nriplugin.engine.idle import needs_cleared_shares
 from nriplugin.errors import ConversionError, RequestFails
@@ -89,6 +88,7 @@ class NodePlugin(Plugin):
         self.lifecycle = lifecycle
         self._adoption = Adoption(lifecycle, self.enqueue_update)
         lifecycle.verifier.repairs.send = self._adoption.send_again
+        lifecycle.correct_after_silence = self._adoption.correct_after_silence
         self._unreadable_because = unreadable_because
         self._applying = threading.Lock()
 
@@ -171,7 +171,7 @@ class NodePlugin(Plugin):
         plan = lifecycle.plans.now
         if plan.inactive:
             if plan.silent and plan.facts.cgroup_version == 2:
-                list_new(lifecycle, request)
+                self._adoption.silence.add_new(request)
             return None
         message = request.container
         sandbox_id = message.pod_sandbox_id
@@ -209,6 +209,8 @@ class NodePlugin(Plugin):
         """Answer with cgroup v2 files, for the runtime to merge into the request."""
         lifecycle, plan = self.lifecycle, self.plan
         if plan.silent:
+            if plan.facts.cgroup_version == 2:
+                self._adoption.silence.note_update(request)
             return None
         message = request.container
         noted = lifecycle.inventory.get(message.id)

@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import Message
 
 from nriplugin.api import cri_pb2 as cri
+from nriplugin.config import parse_config
 from nriplugin.daemon.background import BackgroundThread
 from nriplugin.doors.cri.door import CRIDoor
 from nriplugin.doors.cri.methods import RUNTIME_SERVICE
@@ -352,12 +353,18 @@ def counts(door: CRIDoor) -> tuple[int, int]:
 def serving(
     runtime: FakeRuntime, path: str, facts: NodeFacts | None = None, **options: Any
 ) -> Iterator[CRIDoor]:
-    """Serve a proxy in front of a runtime within the `with` block."""
+    """Serve a proxy in front of a runtime within the `with` block.
+
+    The option `config` is a configuration file's text, which is applied first.
+    """
+    config = options.pop("config", "")
     names = ("tree", "writer", "records", "shadow")
     parts = {name: options.pop(name, None) for name in names}
     lifecycle = lifecycle_on(facts, **parts)
     door = CRIDoor(runtime.path, lifecycle, retry_s=0.05, **options)
     try:
+        if config:
+            door.apply(parse_config(config, "test"))
         door.open(path)
         yield door
     finally:

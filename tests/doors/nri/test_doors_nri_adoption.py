@@ -225,7 +225,7 @@ def test_a_new_connection_drops_the_corrections_of_the_last_one() -> None:
     node.plugin.disconnected("gone")
     assert node.background.later == []
     node.synchronize(containers(1))
-    adopting = [job for job in node.background.now if "_write" in repr(job)]
+    adopting = [job for job in node.background.now if "Adopting.write" in repr(job)]
     assert len(adopting) == 3
     node.background.work()
     assert adopted(node, 2) == [True, False]
