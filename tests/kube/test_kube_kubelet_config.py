@@ -49,9 +49,7 @@ def test_a_misspelt_field_is_named(name: str, meant: str) -> None:
     """A field that is much like one that is read is named with file and line."""
     found = parse_config_file(f"apiVersion: v1beta1\n{name}: 1\n", "config.yaml")
     assert found.values == {}
-    assert found.problems == (
-        f"config.yaml:2: {name!r} is unknown, expected {meant}",
-    )
+    assert found.problems == (f"config.yaml:2: {name!r} is unknown, expected {meant}",)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +163,7 @@ def test_a_misspelt_flag_is_named() -> None:
     """Other flags of kubelet are not looked at."""
     words = ["--kube-reserve=cpu=1", "--kubeconfig=/x", "--eviction-soft=a<1"]
     found = parse_arguments([*words, "--config-foo=1", "--root-dir", "/a"], "c")
-    assert found.problems == (
-        "c: --kube-reserve is unknown, expected --kube-reserved",
-    )
+    assert found.problems == ("c: --kube-reserve is unknown, expected --kube-reserved",)
     assert found.values == {}
 
 
