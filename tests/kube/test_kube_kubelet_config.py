@@ -74,7 +74,7 @@ def test_other_fields_of_kubelet_are_not_looked_at(name: str) -> None:
 
 
 def test_another_kind_is_named() -> None:
-    """A manifest of something else is not taken for kubelet's configuration silently."""
+    """A manifest of something else is not silently taken for kubelet's file."""
     kind = "kind: KubeletConfiguration\n"
     assert parse_config_file(kind, "c").problems == ()
     (line,) = parse_config_file("a: 1\nkind: Pod\n", "c").problems

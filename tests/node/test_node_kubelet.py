@@ -27,7 +27,7 @@ def test_a_machine_without_kubelet_has_the_defaults(host: FakeHost) -> None:
 
 
 def test_every_source_is_read_in_the_order_of_kubelet(host: FakeHost) -> None:
-    """Process, environment file, drop-ins by name, and the file, down from the winner."""
+    """From the winner down: process, environment file, drop-ins, the file."""
     host.write("/etc/k.yaml", "podPidsLimit: 1\nkubeletCgroups: /file\n")
     drop_ins = "/etc/kubelet.d"
     host.write(f"{drop_ins}/10.conf", "podPidsLimit: 2\nsystemCgroups: /ten\n")
