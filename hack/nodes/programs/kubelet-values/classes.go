@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/klog/v2"
-	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/cm"
 )
 
@@ -34,7 +33,7 @@ func (r *recorder) Update(_ klog.Logger, c *cm.CgroupConfig) error { return r.re
 // The kubelet's manager of QoS classes, asked once.
 func classes(q query) (answer, error) {
 	for _, one := range q.Pods {
-		corev1.SetObjectDefaults_Pod(one)
+		setDefaults(one)
 	}
 	root := cm.NewCgroupName(cm.RootCgroupName, "kubepods")
 	config := cm.NodeConfig{CgroupsPerQOS: true, MemoryReservationPolicy: policy(q.Tiered)}
@@ -48,7 +47,13 @@ func classes(q query) (answer, error) {
 	}
 	memory := *resource.NewQuantity(q.Memory, resource.BinarySI)
 	available := func() v1.ResourceList { return v1.ResourceList{v1.ResourceMemory: memory} }
-	active := func() []*v1.Pod { return q.Pods }
+	active := func() []*v1.Pod {
+		copies := make([]*v1.Pod, len(q.Pods))
+		for number, one := range q.Pods {
+			copies[number] = one.DeepCopy()
+		}
+		return copies
+	}
 	if err := manager.Start(context.Background(), available, active); err != nil {
 		return nil, err
 	}

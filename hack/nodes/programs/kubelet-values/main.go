@@ -14,6 +14,10 @@
 // thousandths, a cgroup has only what the kubelet writes to it, and Guaranteed is the
 // cgroup of all pods. The files that only cgroup v2 has are missing among the classes
 // where this machine has cgroup v1.
+//
+// Each function gets a copy of the pod: where an amount is not a whole number of units,
+// PodRequests adds a pod's overhead to the pod's own amount in place, and would add it
+// again at its next call.
 package main
 
 import (
@@ -57,21 +61,33 @@ type written struct {
 	Unified map[string]string `json:"unified,omitempty"`
 }
 
+const fixDefaulting = "PodLevelResourcesFixDefaulting"
+
 type answer map[string]any
 
 func main() {
-	// The first is the API server's way to fill in a pod's own requests after admission
-	// instead of here; the second lets the kubelet look at qosReserved.
-	for _, gate := range []string{"PodLevelResourcesFixDefaulting=false", "QOSReserved=true"} {
-		if err := utilfeature.DefaultMutableFeatureGate.Set(gate); err != nil {
-			fmt.Fprintln(os.Stderr, "kubelet-values:", err)
-			os.Exit(1)
-		}
-	}
+	// Lets the kubelet look at qosReserved.
+	set("QOSReserved=true")
 	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, "kubelet-values:", err)
 		os.Exit(1)
 	}
+}
+
+func set(gate string) {
+	if err := utilfeature.DefaultMutableFeatureGate.Set(gate); err != nil {
+		panic(err)
+	}
+}
+
+// Give a pod the API server's defaults: amounts are rounded to thousandths, then absent
+// requests are filled in. Since 1.37 the server fills in the pod's own ones after
+// admission, and this function does so only without the gate.
+func setDefaults(one *v1.Pod) {
+	corev1.SetObjectDefaults_Pod(one)
+	set(fixDefaulting + "=false")
+	corev1.SetDefaults_Pod(one)
+	set(fixDefaulting + "=true")
 }
 
 func serve() error {
@@ -139,16 +155,16 @@ func policy(tiered bool) kubeletconfig.MemoryReservationPolicy {
 }
 
 func pod(q query) answer {
-	corev1.SetObjectDefaults_Pod(q.Pod)
-	config := cm.ResourceConfigForPod(q.Pod, q.Quota, q.Period, true, policy(q.Tiered))
+	setDefaults(q.Pod)
+	config := cm.ResourceConfigForPod(q.Pod.DeepCopy(), q.Quota, q.Period, true, policy(q.Tiered))
 	if q.Factor != nil {
-		cm.ApplyPodLevelMemoryHigh(q.Pod, config, *q.Factor)
+		cm.ApplyPodLevelMemoryHigh(q.Pod.DeepCopy(), config, *q.Factor)
 	}
 	options := resourcehelper.PodResourcesOptions{}
 	return answer{
 		"qos":      v1qos.GetPodQOS(q.Pod),
-		"requests": sums(resourcehelper.PodRequests(q.Pod, options)),
-		"limits":   sums(resourcehelper.PodLimits(q.Pod, options)),
+		"requests": sums(resourcehelper.PodRequests(q.Pod.DeepCopy(), options)),
+		"limits":   sums(resourcehelper.PodLimits(q.Pod.DeepCopy(), options)),
 		"cgroup":   of(config),
 	}
 }
