@@ -1,4 +1,4 @@
-"""The cgroups of a node's pods on four levels, with the values that kubelet means. Pure.
+"""The cgroups of a node's pods on four levels, with the values kubelet means. Pure.
 
 The levels are the node (the cgroup of all pods), the QoS classes, the pods and the
 containers. Guaranteed pods are directly below the node: their class has no cgroup, so
