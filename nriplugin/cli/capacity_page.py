@@ -74,8 +74,7 @@ def _draw_allocated(page: Page, report: CapacityReport, *, bars: bool) -> None:
         for name in report.capacity.allocatable
         if name in DRAWN or name in report.requests
     ]
-    for name in names:
-        rows.append(_allocated_row(report, name))
+    rows += [_allocated_row(report, name) for name in names]
     page.table(rows)
     page.text(f"{report.pods} pods; limits may be over 100 percent (overcommit).")
     if bars:
@@ -135,7 +134,8 @@ def _bar(report: CapacityReport, name: str) -> str:
 
 def _draw_tree(page: Page, tree: CgroupLevel) -> None:
     head = titles("level", "cpu request", "limit", "memory request", "limit")
-    rows, notes = [head], [[]]
+    rows = [head]
+    notes: list[list[str]] = [[]]
     for depth, level in tree.walk():
         rows.append(_level_row(depth, level))
         notes.append(_level_notes(depth, level))

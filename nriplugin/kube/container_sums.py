@@ -40,8 +40,6 @@ def sum_containers(
                 peak[name] = max(peak.get(name, amount), amount)
     zero = parse(0)
     return {
-        name: max(
-            sidecars.get(name, zero) + apps.get(name, zero), peak.get(name, zero)
-        )
+        name: max(sidecars.get(name, zero) + apps.get(name, zero), peak.get(name, zero))
         for name in {**sidecars, **apps, **peak}
     }

@@ -14,13 +14,16 @@ from nriplugin.cgroup.locate.paths import Driver
 from nriplugin.cgroup.locate.walk import walk
 from nriplugin.cgroup.tasks.states import GONE
 from nriplugin.cgroup.writing.kernel_text import CPU_MAX, same
+from nriplugin.engine.curve import recognise_curve
 from nriplugin.errors import CgroupError
+from nriplugin.node.observe import observe
 from nriplugin.systemd_quota import rounded_cpu_max
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.convert.curves import Curve
     from nriplugin.kube.level_tree import CgroupLevel
 
 # What a file holds in a cgroup to which nobody has written it.
@@ -73,6 +76,17 @@ def compare_levels(
         known = {level.cgroup for level in levels}
         found += _unknown_pods(tree, root.cgroup, known)
     return found
+
+
+def observed_curve(tree: Tree, root: CgroupLevel) -> Curve:
+    """Return the curve that the weights of the containers show; else quadratic."""
+    seen = []
+    for _, level in root.walk():
+        if level.level == "container" and level.cgroup and "cpu.shares" in level.v1:
+            shares = int(level.v1["cpu.shares"])
+            one = observe(tree, level.cgroup, shares, {}, shows_unified=True)
+            seen += [] if one is None else [one]
+    return recognise_curve(seen).curve
 
 
 def _of_level(tree: Tree, level: CgroupLevel) -> Iterator[LevelDifference]:
