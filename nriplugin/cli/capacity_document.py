@@ -58,6 +58,7 @@ def _level(level: CgroupLevel) -> dict[str, Any]:
         "name": level.name,
         "cgroup": level.cgroup or None,
         "qosClass": level.qos_class or None,
+        "init": level.is_init,
         "requests": _texts(level.requests),
         "limits": _texts(level.limits),
         "v1": dict(level.v1),

@@ -148,7 +148,8 @@ def _level_row(depth: int, level: CgroupLevel) -> tuple[str, ...]:
         for name in DRAWN
         for amounts in (level.requests, level.limits)
     ]
-    return ("  " * depth + level.name, *cells)
+    name = f"{level.name} (init)" if level.is_init else level.name
+    return ("  " * depth + name, *cells)
 
 
 def _level_notes(depth: int, level: CgroupLevel) -> list[str]:

@@ -25,7 +25,7 @@ ROW, GAP, TOP = 36, 6, 62
 # Limits are drawn up to so many times the capacity; what is beyond is cut off.
 MOST_SCALES = 2.0
 # The width of a character of the labels, and the narrowest box that has one.
-CHARACTER, LEAST_LABEL = 6.7, 34
+CHARACTER, LEAST_LABEL = 7.3, 42
 
 _COLOURS = {
     "Guaranteed": "#b7dfb9",
@@ -39,7 +39,8 @@ _STYLE = (
     "text{font-family:sans-serif;font-size:12px;fill:#1a1a1a}"
     ".title{font-size:15px;font-weight:bold}.faint{fill:#555}"
     ".over{fill:#a40000;font-weight:bold}"
-    "rect{stroke:#5b6770;stroke-width:0.6}.free{stroke-dasharray:4 3}"
+    "rect{stroke:#5b6770;stroke-width:0.6}.veil{fill:#d33;fill-opacity:0.25;stroke:none}"
+    ".free{stroke-dasharray:4 3}"
     ".mark{stroke:#a40000;stroke-width:1.4;stroke-dasharray:5 3}"
 )
 _HATCHING = (
@@ -73,7 +74,7 @@ def capacity_svg(report: CapacityReport) -> str:
     legend = (
         "Widths of the first four rows are requests, those of the last row limits. "
         "Hatched: reserved for the system, kubelet and eviction. "
-        "Green: Guaranteed, blue: Burstable."
+        "Green: Guaranteed, blue: Burstable, red: overcommitted."
     )
     parts.append(_text(20, y + 14, legend, "faint"))
     height = y + 30
@@ -115,6 +116,7 @@ class _Panel:
             yield _text(20, y + ROW / 2 + 4, label, "faint")
             for box in boxes:
                 yield from self._draw(box, y)
+        yield from self._overcommitted()
         yield from self._marks()
         yield from self._note()
 
@@ -178,16 +180,15 @@ class _Panel:
         for pod in self._pods():
             whole = pod.requests.get(self._name, 0)
             inside = 0
+            # Init containers run before the others, not beside them.
             for one in pod.below:
-                # Init containers run before the others: what they ask for beyond that
-                # is in the pod's request, and not beside the others.
-                amount = min(one.requests.get(self._name, 0), whole - inside)
-                if amount > 0:
-                    name = f"{pod.name}: {one.name}"
+                amount = 0 if one.is_init else one.requests.get(self._name, 0)
+                if amount:
+                    tip = f"{pod.name}: {one.name}"
                     yield self._box(
-                        start + inside, amount, one.name, pod.qos_class, name
+                        start + inside, amount, one.name, pod.qos_class, tip
                     )
-                    inside += amount
+                inside += amount
             start += whole
 
     def _limit_boxes(self) -> Iterator[_Box]:
@@ -218,6 +219,16 @@ class _Panel:
             f"<title>{_escaped(box.tip)}</title></rect>"
         )
         yield from _label(box, left, width, y)
+
+    def _overcommitted(self) -> Iterator[str]:
+        """Yield a veil over the limits that are beyond what is allocatable."""
+        left, right = self._x(self._allocatable), self._x(self._limits)
+        if right > left:
+            y = self._y + TOP + 4 * (ROW + GAP)
+            yield (
+                f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" '
+                f'height="{ROW}" class="veil"/>'
+            )
 
     def _marks(self) -> Iterator[str]:
         top, bottom = self._y + TOP - 6, self._y + TOP + 5 * (ROW + GAP)

@@ -31,6 +31,7 @@ class CgroupLevel(NamedTuple):
     v1: Mapping[str, str]
     v2: Mapping[str, str]
     below: tuple[CgroupLevel, ...] = ()
+    is_init: bool = False  # a container that ends before the others start
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, CgroupLevel]]:
         """Yield this level and all below it, parents first, each with its depth."""

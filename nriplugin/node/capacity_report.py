@@ -17,6 +17,7 @@ from nriplugin.kube.capacity_levels import CapacityLevel, capacity_tree
 from nriplugin.kube.level_tree import CapacityReport, CgroupLevel
 from nriplugin.kube.manifests import UID_PLACEHOLDER
 from nriplugin.kube.pod_sums import limits_all, pod_limits, pod_requests
+from nriplugin.kube.podspec import Role
 from nriplugin.kube.qos import QOSClass
 
 if TYPE_CHECKING:
@@ -117,9 +118,12 @@ class _LevelBuilder:
         name = one.name
         if one.level is CapacityLevel.POD and one.pod is not None:
             name = "/".join(part for part in (one.pod.namespace, name) if part)
-        curve = Curve.KEP
-        if one.level is CapacityLevel.CONTAINER:
+        curve, is_init = Curve.KEP, False
+        if one.level is CapacityLevel.CONTAINER and one.pod is not None:
             curve = self._curve
+            is_init = (one.name, Role.INIT) in (
+                (c.name, c.role) for c in one.pod.spec.containers
+            )
         in_slices = self._driver is Driver.SYSTEMD
         # The node's own children are built by `node`, which knows their classes.
         children = () if one.level is CapacityLevel.NODE else one.children
@@ -133,6 +137,7 @@ class _LevelBuilder:
             v1=one.values.v1(),
             v2=one.values.v2(curve=curve, through_systemd=in_slices),
             below=tuple(self._level(child) for child in children),
+            is_init=is_init,
         )
 
     def _path(self, one: CapacityCgroup) -> str:
