@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.identify import identify
-from nriplugin.cgroup.locate.paths import Driver
+from nriplugin.cgroup.locate.paths import CRUN_INNER, Driver
 from nriplugin.cgroup.locate.walk import walk
 from nriplugin.cgroup.tasks.states import GONE
 from nriplugin.cgroup.writing.kernel_text import CPU_MAX, same
@@ -106,6 +106,8 @@ def _of_level(tree: Tree, level: CgroupLevel) -> Iterator[LevelDifference]:
         held = _held(tree, level.cgroup, file)
         if held is not None and _holds(level, file, wanted, held):
             continue
+        if _is_inside(tree, level, file, wanted):
+            continue
         shown = "cannot be read" if held is None else f"holds {held}"
         yield LevelDifference(
             level.cgroup,
@@ -124,6 +126,14 @@ def _holds(level: CgroupLevel, file: str, wanted: str, held: str) -> bool:
     identity = identify(level.cgroup)
     in_slices = identity is not None and identity.driver is Driver.SYSTEMD
     return in_slices and file == CPU_MAX and same(file, rounded_cpu_max(wanted), held)
+
+
+def _is_inside(tree: Tree, level: CgroupLevel, file: str, wanted: str) -> bool:
+    """Whether crun has put a value into the cgroup that it makes in a container's."""
+    if level.level != "container" or tree.version == 1 or file == "cpu.weight":
+        return False
+    held = _held(tree, f"{level.cgroup}/{CRUN_INNER}", file)
+    return held is not None and _holds(level, file, wanted, held)
 
 
 def _exists(tree: Tree, cgroup: str) -> bool:
