@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cli.capacity_document import capacity_document
 from nriplugin.cli.capacity_page import draw_differences, draw_report
-from nriplugin.cli.capacity_sources import driver_of, find_capacity, find_pods
+from nriplugin.cli.capacity_sources import (
+    decided_files,
+    driver_of,
+    find_capacity,
+    find_pods,
+)
 from nriplugin.cli.container_names import ContainersOfDaemon
 from nriplugin.cli.control_client import add_control_argument
 from nriplugin.cli.detect import add_node_arguments, node_of
@@ -96,7 +101,9 @@ def main(args: argparse.Namespace) -> int:
             report = build(observed)
     differences = None
     if args.check and tree is not None:
-        differences = compare_levels(tree, report.tree, pods_are_complete=True)
+        decided = decided_files(ContainersOfDaemon(args), tree, report.tree.cgroup)
+        meant = report.tree.with_decided(decided)
+        differences = compare_levels(tree, meant, pods_are_complete=True)
     if args.svg is not None:
         _write_drawing(report, args.svg)
     _print(report, differences, args)

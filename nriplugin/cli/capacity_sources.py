@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from nriplugin.kube.capacity import NodeCapacity
     from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 
+# The states of containers whose files hold decisions of nriplugin's.
+_IN_FORCE = ("managed", "adopted", "drifted")
 _SCHEMES = {
     "cri-containerd": "containerd",
     "crio": "cri-o",
@@ -149,6 +151,21 @@ def find_pods(
         if known:
             source += ", with names from the daemon"
     return FoundPods(pods, source)
+
+
+def decided_files(
+    daemon: ContainersOfDaemon, tree: Tree, kubepods: str
+) -> dict[str, dict[str, str]]:
+    """Return the files that a running daemon has decided about, by the cgroup.
+
+    Those of a container hold what nriplugin decided, not what kubelet sent. What was
+    only decided for show is left out.
+    """
+    return {
+        one.cgroup: {file.file: file.decided for file in one.files if file.decided}
+        for one in daemon.get(_ids(tree, kubepods)).values()
+        if one.state in _IN_FORCE
+    }
 
 
 def driver_of(node: DetectedNode, settings: KubeletCapacitySettings) -> Driver:

@@ -39,6 +39,13 @@ class CgroupLevel(NamedTuple):
         for one in self.below:
             yield from one.walk(depth + 1)
 
+    def with_decided(self, decided: Mapping[str, Mapping[str, str]]) -> CgroupLevel:
+        """Return the same with v2 files that were decided otherwise, by the cgroup."""
+        return self._replace(
+            v2={**self.v2, **decided.get(self.cgroup, {})},
+            below=tuple(one.with_decided(decided) for one in self.below),
+        )
+
 
 class CapacityReport(NamedTuple):
     """A node's capacity, what its pods ask for together, and its cgroups."""

@@ -10,8 +10,10 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 from support.capacity_trees import NODE, PODS, file_in, fill, levels
+from support.control_daemon import ControlDaemon
 from support.terminals import COLOUR, on_terminal
 
+from nriplugin.api import control_pb2 as control
 from nriplugin.cli.main import main
 
 if TYPE_CHECKING:
@@ -202,6 +204,34 @@ def test_check_learns_the_runtimes_curve(
     command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *places]
     assert main(command) == 0
     assert main([*command, "--curve", "quadratic"]) == 1
+
+
+def test_check_expects_what_a_daemon_has_decided(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of nriplugin's is meant; where it is missing, that is a difference."""
+    places = options(2, "cgroupfs", tmp_path, monkeypatch)
+    root = tmp_path / "cgroup"
+    fill(2, root, report(capsys, *places)["tree"])
+    cgroup = f"{WEB}/{'0200' * 16}"
+    protected = root / cgroup[1:] / "memory.low"
+    protected.write_text("314572800\n")
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *places]
+    assert main(command) == 1
+    assert "memory.low: holds 314572800, expected 0" in capsys.readouterr().out
+    known = control.ContainerWhy(
+        id="0200" * 16,
+        cgroup=cgroup,
+        state="managed",
+        files=[control.FileWhy(file="memory.low", decided="314572800")],
+    )
+    with ControlDaemon(tmp_path) as daemon:
+        daemon.answers["Why"] = control.WhyResponse(containers=[known])
+        command += ["--control", daemon.address]
+        assert main(command) == 0
+        protected.write_text("0\n")
+        assert main(command) == 1
+    assert "memory.low: holds 0, expected 314572800" in capsys.readouterr().out
 
 
 def test_without_files_the_pods_are_those_of_kubelets_checkpoint(
