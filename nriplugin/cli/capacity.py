@@ -182,5 +182,5 @@ def _print(
         if differences is None:
             draw_report(page, report, bars=terminal)
         else:
-            draw_differences(page, differences)
+            draw_differences(page, report, differences)
         page.show()

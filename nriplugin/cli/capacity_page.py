@@ -22,12 +22,7 @@ _REQUESTED, _FREE, _RESERVED = "█", "░", "▒"
 
 def draw_report(page: Page, report: CapacityReport, *, bars: bool) -> None:
     """Add the whole report to a page."""
-    page.text(Toned(report.node, Tone.TITLE))
-    page.section(indent=2)
-    for source in report.sources:
-        page.text(Toned(source, Tone.FAINT), hanging=2)
-    page.section()
-    page.text("")
+    _draw_sources(page, report)
     _draw_amounts(page, report)
     page.text("")
     _draw_allocated(page, report, bars=bars)
@@ -35,16 +30,30 @@ def draw_report(page: Page, report: CapacityReport, *, bars: bool) -> None:
     _draw_tree(page, report.tree)
 
 
-def draw_differences(page: Page, differences: Sequence[LevelDifference]) -> None:
+def draw_differences(
+    page: Page, report: CapacityReport, differences: Sequence[LevelDifference]
+) -> None:
     """Add what was found by the comparison with the live tree."""
     if not differences:
-        page.text(Toned("The live tree holds all of these values.", Tone.GOOD))
+        levels = sum(1 for _, level in report.tree.walk() if level.cgroup)
+        text = f"All {levels} cgroups hold the values that kubelet means them to hold."
+        page.text(Toned(text, Tone.GOOD))
         return
+    _draw_sources(page, report)
     for one in differences:
         page.text(Toned(one.cgroup, Tone.TITLE), indent=0)
         what = f"{one.file}: " if one.file else ""
         page.text(f"{what}{one.problem}", indent=2, hanging=2)
         page.text(Toned(one.likely, Tone.FAINT), indent=2, hanging=2)
+
+
+def _draw_sources(page: Page, report: CapacityReport) -> None:
+    page.text(Toned(report.node, Tone.TITLE))
+    page.section(indent=2)
+    for source in report.sources:
+        page.text(Toned(source, Tone.FAINT), hanging=2)
+    page.section()
+    page.text("")
 
 
 def _draw_amounts(page: Page, report: CapacityReport) -> None:

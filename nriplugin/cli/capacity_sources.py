@@ -144,12 +144,12 @@ def find_pods(
             "root on a node with kubelet 1.33 or later"
         ) from exc
     pods = read_active_pods(checkpoint_pods(text, path), None)
-    source = f"pods: {path}"
+    source = f"pods: {path}, which has neither overhead nor init containers"
     if daemon is not None and tree is not None:
         known = daemon.get(_ids(tree, kubepods))
         pods = _with_names(pods, known.values())
         if known:
-            source += ", with names from the daemon"
+            source += "; names are from the daemon"
     return FoundPods(pods, source)
 
 

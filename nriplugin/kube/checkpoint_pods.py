@@ -17,14 +17,18 @@ CHECKPOINT = "/var/lib/kubelet/allocated_pods_state"
 
 
 def checkpoint_pods(text: str | bytes, source: str) -> list[dict[str, Any]]:
-    """Return objects of kind Pod, one for each pod in the checkpoint.
+    """Return objects of kind Pod, one for each pod with containers.
 
     Raises:
         ConfigError: the text has another shape than kubelet's.
     """
     try:
         entries = json.loads(json.loads(text)["data"])["entries"] or {}
-        return [_pod(str(uid), entry) for uid, entry in entries.items()]
+        return [
+            _pod(str(uid), entry)
+            for uid, entry in entries.items()
+            if entry["ContainerResources"]
+        ]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
         raise ConfigError(
             f"{source}: {exc!r:.120}, expected kubelet's checkpoint of 1.33 or later"
@@ -34,7 +38,7 @@ def checkpoint_pods(text: str | bytes, source: str) -> list[dict[str, Any]]:
 def _pod(uid: str, entry: dict[str, Any]) -> dict[str, Any]:
     containers = [
         {"name": name, "resources": resources or {}}
-        for name, resources in (entry["ContainerResources"] or {}).items()
+        for name, resources in entry["ContainerResources"].items()
     ]
     spec: dict[str, Any] = {"containers": containers}
     if entry.get("PodLevelResources"):

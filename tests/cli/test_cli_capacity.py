@@ -162,7 +162,7 @@ def test_check_is_silent_or_names_exactly_what_differs(
     fill(version, root, found["tree"])
     command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *places]
     assert main(command) == 0
-    assert capsys.readouterr().out == "The live tree holds all of these values.\n"
+    assert capsys.readouterr().out.startswith("All 19 cgroups hold the values")
     for name, file, value in CHANGED[version]:
         cgroup = named(found, name)["cgroup"]
         path = file_in(version, root, cgroup, file)
@@ -190,8 +190,8 @@ def test_check_names_cgroups_that_are_missing_or_too_many(
     command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *places]
     assert main(command) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == WEB
-    assert lines[1].strip() == "there is no such cgroup for shop/web-0"
+    missing = lines.index(WEB) + 1
+    assert lines[missing].strip() == "there is no such cgroup for shop/web-0"
     assert f"  pod {UID.format(99)} is not among the given pods" in lines
 
 
