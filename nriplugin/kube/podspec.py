@@ -12,12 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nriplugin.errors import ConfigError
-from nriplugin.kube.amounts import (
-    Amounts,
-    Requirements,
-    read_amounts,
-    read_requirements,
-)
+from nriplugin.kube.amounts import Amounts, Requirements, read_amounts, read_requirements
 
 
 class Role(StrEnum):
