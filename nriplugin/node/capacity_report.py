@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.paths import (
@@ -22,7 +21,6 @@ from nriplugin.kube.qos import QOSClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from fractions import Fraction
 
     from nriplugin.kube.api_objects import ActivePod, RunningContainer
     from nriplugin.kube.capacity import NodeCapacity
@@ -169,11 +167,13 @@ def _sum_of(many: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return totals
 
 
-def _totals(many: Iterable[Mapping[str, Fraction]]) -> dict[str, int]:
-    return _sum_of(
-        {n: math.ceil(a * 1000 if n == "cpu" else a) for n, a in one.items()}
+def _totals(many: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return sums of amounts in thousandths: CPU as it is, all others in whole units."""
+    sums = [
+        {name: a if name == "cpu" else -(-a // 1000) for name, a in one.items()}
         for one in many
-    )
+    ]
+    return _sum_of(sums)
 
 
 def _count_unlimited(specs: Sequence[PodSpec], name: str) -> int:
