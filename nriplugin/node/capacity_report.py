@@ -168,7 +168,7 @@ def _sum_of(many: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _totals(many: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return sums of amounts in thousandths: CPU as it is, all others in whole units."""
+    """Return sums in whole units, but CPU in thousandths; all given in thousandths."""
     sums = [
         {name: a if name == "cpu" else -(-a // 1000) for name, a in one.items()}
         for one in many
