@@ -7,7 +7,7 @@ a configuration must not spend time and memory on PyYAML.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -26,6 +26,9 @@ MAX_DEPTH = 100
 # hundred bytes of them can stand for billions of values.
 MAX_ALIASED = 100_000
 
+# The line of a key, by the keys that lead to it: two levels of mappings.
+KeyLines: TypeAlias = dict[tuple[str, ...], int]
+
 
 def load_documents(content: str | bytes, source: str) -> list[Any]:
     """Return all documents of a text.
@@ -34,6 +37,17 @@ def load_documents(content: str | bytes, source: str) -> list[Any]:
         ConfigError: the text is not YAML, a mapping has a key twice, or the text is
             nested too deeply; the message is one line with the place.
     """
+    return [document for document, _ in load_documents_and_lines(content, source)]
+
+
+def load_documents_and_lines(
+    content: str | bytes, source: str
+) -> list[tuple[Any, KeyLines]]:
+    """Return all documents of a text, each with the lines of its keys.
+
+    Raises:
+        ConfigError: as `load_documents` does.
+    """
     documents = []
     try:
         _refuse_bombs(content, source)
@@ -41,10 +55,27 @@ def load_documents(content: str | bytes, source: str) -> list[Any]:
         while loader.check_node():
             node = loader.get_node()
             _refuse_duplicates(node, source)
-            documents.append(loader.construct_document(node))
+            lines = _key_lines(node)
+            documents.append((loader.construct_document(node), lines))
     except _ERRORS as exc:
         raise ConfigError(f"{source}: not YAML: {' '.join(str(exc).split())}") from exc
     return documents
+
+
+def _key_lines(document: yaml.Node) -> KeyLines:
+    """Return the lines of the keys of a mapping and of the mappings in it."""
+    lines: KeyLines = {}
+    for key, value in _pairs(document):
+        lines[(key.value,)] = key.start_mark.line + 1
+        for inner, _ in _pairs(value):
+            lines[(key.value, inner.value)] = inner.start_mark.line + 1
+    return lines
+
+
+def _pairs(node: yaml.Node) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    return [pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode)]
 
 
 def _refuse_bombs(content: str | bytes, source: str) -> None:

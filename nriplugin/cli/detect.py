@@ -86,6 +86,7 @@ def describe(node: DetectedNode) -> dict[str, Any]:
         "host_root": node.host_root,
         "unified_mounts": list(node.mounts.unified),
         "controllers": node.controllers(),
+        "missing_controllers": node.missing_controllers(),
         "driver": str(driver.driver),
         "rungs": [
             {"name": rung.name, "evidence": rung.evidence, "driver": rung.driver}
@@ -136,6 +137,9 @@ def _rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "hybrid", facts["hybrid"]
     yield "cgroup root", facts["cgroup_root"]
     yield "controllers", " ".join(facts["controllers"]) or "none found"
+    if facts["missing_controllers"]:
+        missing = " ".join(facts["missing_controllers"])
+        yield "missing", f"{missing} (kubelet does not start without them)"
     yield "driver", facts["driver"]
     for rung in facts["rungs"]:
         answer = f"{rung['evidence']}" if rung["driver"] else f"- {rung['evidence']}"

@@ -1,11 +1,8 @@
-"""The kubelet's settings about cgroups, from its configuration file and its flags.
+"""What one source of the kubelet's settings says: a configuration file, or flags.
 
-`nriplugin doctor` also reads what the kubelet's MemoryQoS is told to do, and at which
-socket the kubelet expects its runtime.
-
-Pure: text in, settings out. Whoever finds and reads the files passes their text in
-(`cgroup.locate.driver` does; this module is the parser that it is given). A value is
-returned as it was written and is not checked here.
+Pure: text in, values and their places out. `cgroup.locate.kubelet_files` finds and
+reads the files; this module is the parser that it is given. Values are returned as
+they were written; `kube.kubelet_merge` checks them and lets one source win over another.
 """
 
 from __future__ import annotations
@@ -13,33 +10,83 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.errors import ConfigError
+from nriplugin.kube import kubelet_flags
+from nriplugin.kube.kubelet_values import misspelt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-DRIVER_FLAG = "--cgroup-driver"
-ROOT_FLAG = "--cgroup-root"
-CONFIG_FLAG = "--config"
-CONFIG_DIR_FLAG = "--config-dir"
-ENDPOINT_FLAG = "--container-runtime-endpoint"
-GATES_FLAG = "--feature-gates"
-MEMORY_QOS = "MemoryQoS"
+    from nriplugin.documents import KeyLines
+
+KIND = "KubeletConfiguration"
+# The fields that are read, by the names that they have in a configuration file.
+FIELDS = frozenset(
+    {
+        "cgroupRoot",
+        "cgroupsPerQOS",
+        "cgroupDriver",
+        "kubeletCgroups",
+        "systemCgroups",
+        "systemReserved",
+        "kubeReserved",
+        "qosReserved",
+        "reservedSystemCPUs",
+        "systemReservedCgroup",
+        "kubeReservedCgroup",
+        "enforceNodeAllocatable",
+        "evictionHard",
+        "mergeDefaultEvictionSettings",
+        "memoryThrottlingFactor",
+        "memoryReservationPolicy",
+        "cpuCFSQuota",
+        "cpuCFSQuotaPeriod",
+        "podPidsLimit",
+        "memorySwap",
+        "featureGates",
+        "containerRuntimeEndpoint",
+    }
+)
+
+
+class KubeletValue(NamedTuple):
+    """A value as it was written, and where: a file and a line, or a flag.
+
+    The values of a mapping are KubeletValues themselves.
+    """
+
+    value: object
+    place: str
 
 
 class KubeletSettings(NamedTuple):
-    """The settings that one source has; None is "not mentioned"."""
+    """The settings that one source has, by the names of the configuration file."""
 
-    driver: str | None = None
-    cgroup_root: str | None = None
-    # The configuration file and directory; only flags name them.
-    config: str | None = None
-    config_dir: str | None = None
-    runtime_endpoint: str | None = None
-    # The feature gate; the share of the limit at which memory is throttled; the policy
-    # of protection. No flag has the latter two.
-    memory_qos: bool | None = None
-    throttling_factor: str | None = None
-    reservation_policy: str | None = None
+    values: Mapping[str, KubeletValue]
+    problems: tuple[str, ...] = ()  # one line each, with the place
+
+    @property
+    def driver(self) -> str | None:
+        """Return the name of the cgroup driver."""
+        return self._text("cgroupDriver")
+
+    @property
+    def cgroup_root(self) -> str | None:
+        """Return the cgroup below which the kubelet puts kubepods."""
+        return self._text("cgroupRoot")
+
+    @property
+    def config(self) -> str | None:
+        """Return the path of the configuration file; only flags name it."""
+        return self._text(kubelet_flags.CONFIG)
+
+    @property
+    def config_dir(self) -> str | None:
+        """Return the directory of the drop-ins; only flags name it."""
+        return self._text(kubelet_flags.CONFIG_DIR)
+
+    def _text(self, name: str) -> str | None:
+        found = self.values.get(name)
+        return None if found is None or found.value is None else str(found.value)
 
 
 def parse_config_file(text: str, source: str) -> KubeletSettings:
@@ -49,22 +96,27 @@ def parse_config_file(text: str, source: str) -> KubeletSettings:
         ConfigError: the text is not one YAML document with fields.
     """
     # Late: most nodes are decided before a YAML file has to be read.
-    from nriplugin.documents import load_documents
+    from nriplugin.documents import load_documents_and_lines
 
-    documents = [one for one in load_documents(text, source) if one is not None]
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ConfigError(f"{source}: expected one KubeletConfiguration")
-    fields = documents[0]
-    gates = fields.get("featureGates")
-    gate = gates.get(MEMORY_QOS) if isinstance(gates, dict) else None
-    return KubeletSettings(
-        _text(fields.get("cgroupDriver")),
-        _text(fields.get("cgroupRoot")),
-        runtime_endpoint=_text(fields.get("containerRuntimeEndpoint")),
-        memory_qos=gate if isinstance(gate, bool) else None,
-        throttling_factor=_text(fields.get("memoryThrottlingFactor")),
-        reservation_policy=_text(fields.get("memoryReservationPolicy")),
-    )
+    found = load_documents_and_lines(text, source)
+    documents = [one for one in found if one[0] is not None]
+    if len(documents) != 1 or not isinstance(documents[0][0], dict):
+        raise ConfigError(f"{source}: expected one {KIND}")
+    fields, lines = documents[0]
+    problems = []
+    kind = fields.get("kind", KIND)
+    if kind != KIND:
+        problems.append(
+            f"{_place(source, lines, 'kind')}: kind: {kind!r:.60}, expected {KIND}"
+        )
+    values = {}
+    for name, value in fields.items():
+        if name in FIELDS:
+            values[name] = _located(value, source, lines, name)
+        elif meant := misspelt(str(name), FIELDS):
+            place = _place(source, lines, str(name))
+            problems.append(f"{place}: {name!r:.60} is unknown, expected {meant}")
+    return KubeletSettings(values, tuple(problems))
 
 
 def parse_flags_file(text: str, source: str) -> KubeletSettings:
@@ -75,54 +127,52 @@ def parse_flags_file(text: str, source: str) -> KubeletSettings:
     """
     import shlex  # late, for the same reason
 
-    words: list[str] = []
-    for line in text.splitlines():
+    words: list[tuple[str, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
         _, equals, value = line.partition("=")
         if line.lstrip().startswith("#") or not equals:
             continue
         try:
             for unquoted in shlex.split(value):
-                words += unquoted.split()
+                words += [(word, f"{source}:{number}") for word in unquoted.split()]
         except ValueError as exc:
-            raise ConfigError(f"{source}: {exc}, expected NAME=FLAGS") from exc
-    return parse_arguments(words)
+            raise ConfigError(
+                f"{source}: {exc} in line {number}, expected NAME=FLAGS"
+            ) from exc
+    return _from_flags(words)
 
 
-def parse_arguments(words: Sequence[str]) -> KubeletSettings:
-    """Read a command line; of a repeated flag the last one counts."""
-    return KubeletSettings(
-        _flag(words, DRIVER_FLAG),
-        _flag(words, ROOT_FLAG),
-        _flag(words, CONFIG_FLAG),
-        _flag(words, CONFIG_DIR_FLAG),
-        runtime_endpoint=_flag(words, ENDPOINT_FLAG),
-        memory_qos=_gate(_flag(words, GATES_FLAG)),
-    )
+def parse_arguments(words: Sequence[str], source: str) -> KubeletSettings:
+    """Read a command line, which a process has or will have."""
+    return _from_flags([(word, source) for word in words])
 
 
-def _flag(words: Sequence[str], flag: str) -> str | None:
-    value = None
-    for index, word in enumerate(words):
-        if word.startswith(f"{flag}="):
-            value = word.partition("=")[2]
-        elif word == flag and index + 1 < len(words):
-            value = words[index + 1]
-    return value
+def _from_flags(words: Sequence[tuple[str, str]]) -> KubeletSettings:
+    values: dict[str, KubeletValue] = {}
+    problems: list[str] = []
+    for name, value, place in kubelet_flags.read_flags(words, problems):
+        if isinstance(value, dict):
+            value = {key: KubeletValue(one, place) for key, one in value.items()}
+        # The pairs of a flag that is repeated are added, and so are those of a list.
+        before = values[name].value if name in values else None
+        if isinstance(value, dict) and isinstance(before, dict):
+            value = {**before, **value}
+        elif isinstance(value, list) and isinstance(before, list):
+            value = [*before, *value]
+        values[name] = KubeletValue(value, place)
+    return KubeletSettings(values, tuple(problems))
 
 
-def _gate(gates: str | None) -> bool | None:
-    """Return MemoryQoS in `Name=true,Name=false`, as Go reads a truth value."""
-    values = dict(one.strip().partition("=")[::2] for one in (gates or "").split(","))
-    value = values.get(MEMORY_QOS, "").lower()
-    return {
-        "true": True,
-        "t": True,
-        "1": True,
-        "false": False,
-        "f": False,
-        "0": False,
-    }.get(value)
+def _located(value: object, source: str, lines: KeyLines, name: str) -> KubeletValue:
+    if isinstance(value, dict):
+        value = {
+            str(key): KubeletValue(one, _place(source, lines, name, str(key)))
+            for key, one in value.items()
+        }
+    return KubeletValue(value, _place(source, lines, name))
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+def _place(source: str, lines: KeyLines, *path: str) -> str:
+    # A key that a merge (`<<`) brought in has no line of its own.
+    line = lines.get(path) or lines.get(path[:1])
+    return source if line is None else f"{source}:{line}"

@@ -27,10 +27,15 @@ from nriplugin.errors import CgroupError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nriplugin.cgroup.locate.driver import KubeletParser
+    from nriplugin.cgroup.locate.kubelet_files import KubeletParser
     from nriplugin.cgroup.writing.updates import Writer
 
 ENV_HOST_ROOT = "NRIPLUGIN_HOST_ROOT"
+# The controllers without which the kubelet does not start, by cgroup version.
+REQUIRED_CONTROLLERS = {
+    1: ("cpu", "cpuacct", "cpuset", "memory"),
+    2: ("cpu", "cpuset", "memory"),
+}
 
 
 class DetectedNode(NamedTuple):
@@ -63,6 +68,12 @@ class DetectedNode(NamedTuple):
                 return sorted(files.read("/cgroup.controllers").split())
         except CgroupError:
             return []
+
+    def missing_controllers(self) -> list[str]:
+        """Return the controllers that the kubelet requires and the node lacks."""
+        present = self.controllers()
+        required = REQUIRED_CONTROLLERS[self.version.number]
+        return [name for name in required if name not in present]
 
     def open_files(self) -> LocalFiles:
         """Open the cgroups as files.

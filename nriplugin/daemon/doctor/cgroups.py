@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from nriplugin.cgroup.locate.detect import REQUIRED_CONTROLLERS
 from nriplugin.cgroup.locate.paths import Driver
 from nriplugin.daemon.doctor.answers import LISTENING, dial
 from nriplugin.daemon.doctor.finding import note, ok, problem, warning
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from nriplugin.daemon.doctor.finding import CheckFinding
     from nriplugin.daemon.doctor.host import ExaminedHost
 
-# What kubelet refuses to start without, by cgroup version, and what it can do without.
-REQUIRED = {1: ("cpu", "cpuacct", "cpuset", "memory"), 2: ("cpu", "cpuset", "memory")}
+# What kubelet uses and can do without.
 OPTIONAL = ("pids", "hugetlb")
 
 
@@ -64,9 +64,8 @@ def _version(host: ExaminedHost) -> CheckFinding:
 
 
 def _controllers(host: ExaminedHost) -> Iterator[CheckFinding]:
-    number = host.node.version.number
     present = host.node.controllers()
-    missing = [name for name in REQUIRED[number] if name not in present]
+    missing = host.node.missing_controllers()
     if missing:
         yield problem(
             "controllers",
@@ -103,6 +102,7 @@ def _delegation(host: ExaminedHost, files: LocalFiles) -> Iterator[CheckFinding]
         return
     parts = kubepods.strip("/").split("/")
     chain = ["/", *("/" + "/".join(parts[: n + 1]) for n in range(len(parts)))]
+    required = REQUIRED_CONTROLLERS[2]
     for cgroup in chain:
         try:
             text = files.read(f"{cgroup.rstrip('/')}/cgroup.subtree_control")
@@ -113,7 +113,7 @@ def _delegation(host: ExaminedHost, files: LocalFiles) -> Iterator[CheckFinding]
                 "Run doctor as root on the node.",
             )
             return
-        missing = [name for name in REQUIRED[2] if name not in text.split()]
+        missing = [name for name in required if name not in text.split()]
         if missing:
             names = " ".join(f"+{name}" for name in missing)
             file = f"{host.node.cgroup_root}{cgroup.rstrip('/')}/cgroup.subtree_control"
@@ -127,7 +127,7 @@ def _delegation(host: ExaminedHost, files: LocalFiles) -> Iterator[CheckFinding]
             return
     yield ok(
         "delegation",
-        f"The controllers {', '.join(REQUIRED[2])} are handed down to {kubepods}.",
+        f"The controllers {', '.join(required)} are handed down to {kubepods}.",
     )
 
 

@@ -11,7 +11,6 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.locate.driver import kubelet_sources
 from nriplugin.daemon.doctor.answers import LISTENING, ask, dial, is_socket
 from nriplugin.daemon.doctor.host_files import HostFiles
 from nriplugin.daemon.doctor.processes import daemon_command, processes_in
@@ -27,21 +26,16 @@ from nriplugin.daemon.doctor.runtime_files import (
 from nriplugin.daemon.doctor.unix_sockets import listeners_in
 from nriplugin.engine.runtimes import parse_version
 from nriplugin.errors import ConfigError
-from nriplugin.kube import kubelet_config
-from nriplugin.kube.kubelet_config import KubeletSettings
+from nriplugin.node.kubelet import read_kubelet
 from nriplugin.sockets import SCHEME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeVar
-
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.config import Config
     from nriplugin.daemon.doctor.answers import Answers
     from nriplugin.daemon.doctor.processes import HostProcess
     from nriplugin.daemon.doctor.runtime_files import RuntimeSettings
-
-    V = TypeVar("V")
+    from nriplugin.node.kubelet import NodeKubelet
 
 # The CRI sockets of containerd, of CRI-O, and of containerd in k3s.
 CRI_SOCKETS = {
@@ -99,32 +93,17 @@ class ExaminedHost:
         return found
 
     @cached_property
-    def kubelet(self) -> list[tuple[str, KubeletSettings]]:
-        """Return the sources of kubelet's settings, the one that wins first."""
-        sources = kubelet_sources(self.files.root, kubelet_config)
-        return [
-            (source.place, source.settings)
-            for source in sources
-            if isinstance(source.settings, KubeletSettings)
-        ]
-
-    def kubelet_setting(
-        self, of: Callable[[KubeletSettings], V | None]
-    ) -> tuple[V | None, str]:
-        """Return a setting of kubelet's and the place of it; (None, "") without."""
-        for place, settings in self.kubelet:
-            value = of(settings)
-            if value is not None:
-                return value, place
-        return None, ""
+    def kubelet(self) -> NodeKubelet:
+        """Return kubelet's settings."""
+        return read_kubelet(self.node.host_root)
 
     @cached_property
     def cri_sockets(self) -> dict[str, str]:
         """Return path on the host -> path for this process, of CRI sockets."""
-        endpoint, _ = self.kubelet_setting(lambda one: one.runtime_endpoint)
+        endpoint = self.kubelet.settings.runtime_endpoint.removeprefix(SCHEME)
         paths = [*CRI_SOCKETS]
-        if endpoint is not None and endpoint.removeprefix(SCHEME).startswith("/"):
-            paths.insert(0, endpoint.removeprefix(SCHEME))
+        if endpoint.startswith("/"):
+            paths.insert(0, endpoint)
         found: dict[str, str] = {}
         for path in paths:
             here = self.files.path(path)

@@ -1,4 +1,4 @@
-"""kubelet's settings that concern nriplugin: the cgroup driver, and MemoryQoS.
+"""kubelet's settings that concern nriplugin: mistakes, the cgroup driver, MemoryQoS.
 
 The gate MemoryQoS is on by default from Kubernetes 1.37 on, but sets nothing unless
 `memoryThrottlingFactor` or `memoryReservationPolicy` is configured. Before, it is off;
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nriplugin.daemon.doctor.finding import note, ok, warning
 from nriplugin.daemon.doctor.runtime_files import CONTAINERD
 from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.kube.kubelet_merge import MEMORY_QOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ TIERED = "TieredReservation"
 
 def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Say what kubelet is told, and where that meets nriplugin."""
-    if not host.kubelet:
+    if not host.kubelet.sources and not host.kubelet.problems:
         yield note(
             "kubelet",
             "No kubelet and no configuration of one is to be seen below "
@@ -33,15 +34,27 @@ def check(host: ExaminedHost) -> Iterator[CheckFinding]:
             "node's /var/lib/kubelet below the host root.",
         )
         return
-    places = ", ".join(place for place, _ in host.kubelet)
-    yield ok("kubelet", f"kubelet's settings are in {places}.")
+    yield from _settings(host)
     yield from _driver_conflict(host)
     yield from _memory_qos(host)
 
 
+def _settings(host: ExaminedHost) -> Iterator[CheckFinding]:
+    places = ", ".join(host.kubelet.sources) or "no file that can be read"
+    yield ok("kubelet", f"kubelet's settings are in {places}.")
+    for line in host.kubelet.problems:
+        yield warning(
+            "kubelet-settings",
+            f"kubelet's settings have a mistake. {line}.",
+            "Correct it and restart kubelet, which refuses such a value or passes over "
+            "it. Until then nriplugin takes it as not set.",
+        )
+
+
 def _driver_conflict(host: ExaminedHost) -> Iterator[CheckFinding]:
     """Compare kubelet's cgroup driver with the runtime's."""
-    of_kubelet, place = host.kubelet_setting(lambda one: one.driver)
+    kubelet = host.kubelet.settings
+    of_kubelet = kubelet.capacity.driver
     for settings in host.runtimes:
         if not settings.files:
             continue
@@ -55,7 +68,9 @@ def _driver_conflict(host: ExaminedHost) -> Iterator[CheckFinding]:
                 "driver-conflict", f"kubelet and {settings.name} both use {of_runtime}."
             )
             continue
-        said = place or "not configured, so by default"
+        said = "not configured, so by default"
+        if of_kubelet is not None:
+            said = kubelet.place("cgroupDriver")
         wanted = f'cgroup_manager = "{expected}"'
         if settings.name == CONTAINERD:
             value = str(expected == "systemd").lower()
@@ -71,11 +86,12 @@ def _driver_conflict(host: ExaminedHost) -> Iterator[CheckFinding]:
 
 
 def _memory_qos(host: ExaminedHost) -> Iterator[CheckFinding]:
-    gate, gate_place = host.kubelet_setting(lambda one: one.memory_qos)
-    factor, _ = host.kubelet_setting(lambda one: one.throttling_factor)
-    policy, _ = host.kubelet_setting(lambda one: one.reservation_policy)
-    files = ["memory.high"] * (factor is not None)
-    if policy == TIERED:
+    settings = host.kubelet.settings.capacity
+    # Not the default: kubelet may be older than 1.37.
+    gate = settings.feature_gates.get(MEMORY_QOS)
+    gate_place = host.kubelet.settings.place(f"featureGates.{MEMORY_QOS}")
+    files = ["memory.high"] * (settings.memory_throttling_factor is not None)
+    if settings.memory_reservation_policy == TIERED:
         files += ["memory.min", "memory.low"]
     if gate is False or (gate is None and not files):
         text = f"kubelet's MemoryQoS is off in {gate_place}."

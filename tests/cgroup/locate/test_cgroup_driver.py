@@ -176,8 +176,8 @@ def test_unmatched_quotes_are_reported(host: Host) -> None:
 
 def test_a_flag_without_value_is_no_answer() -> None:
     """A flag at the end, or one that only begins alike, is no answer."""
-    assert parse_arguments(["kubelet", "--cgroup-driver"]).driver is None
-    assert parse_arguments(["--cgroup-driver-x=systemd"]).driver is None
+    assert parse_arguments(["kubelet", "--cgroup-driver"], "cmdline").driver is None
+    assert parse_arguments(["--cgroup-driver-x=systemd"], "cmdline").driver is None
 
 
 def test_only_the_kubelet_itself_is_asked(host: Host) -> None:
