@@ -16,6 +16,7 @@ from nriplugin.cli.capacity_sources import (
     driver_of,
     find_capacity,
     find_pods,
+    find_settings,
 )
 from nriplugin.cli.container_names import ContainersOfDaemon
 from nriplugin.cli.control_client import add_control_argument
@@ -24,12 +25,12 @@ from nriplugin.cli.printing import (
     Page,
     add_output_argument,
     on_terminal,
+    print_error,
     print_json,
     print_yaml,
 )
 from nriplugin.convert.curves import AUTO, Curve
 from nriplugin.errors import CgroupError, ConfigError
-from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.node.capacity_check import compare_levels, observed_curve
 from nriplugin.node.capacity_report import capacity_report
 
@@ -130,15 +131,21 @@ def _builder(
     args: argparse.Namespace, node: DetectedNode, tree: Tree | None
 ) -> Callable[[Curve], CapacityReport]:
     """Return what makes the report by a curve; files are read only once."""
-    settings = KubeletCapacitySettings(
-        cgroup_root="/" + "/".join(node.driver.kube_root)
-    )
+    kubelet = find_settings(args, node)
+    for problem in kubelet.problems:
+        print_error(problem)
+    settings = kubelet.settings
     found = find_capacity(args, settings)
     daemon = None if args.pods else ContainersOfDaemon(args)
     name = found.name if args.node is not None else None
     pods = find_pods(args, name, daemon, tree, node.paths.kubepods())
     driver = driver_of(node, settings)
-    sources = (found.source, pods.source, f"cgroup driver: {driver}")
+    sources = (
+        found.source,
+        kubelet.source,
+        pods.source,
+        f"cgroup driver: {driver}",
+    )
 
     def build(curve: Curve) -> CapacityReport:
         return capacity_report(

@@ -24,7 +24,11 @@ from nriplugin.kube.api_objects import (
 )
 from nriplugin.kube.capacity import HUGEPAGES, node_capacity
 from nriplugin.kube.checkpoint_pods import CHECKPOINT, checkpoint_pods
+from nriplugin.kube.kubelet_config import parse_config_file
+from nriplugin.kube.kubelet_merge import merge_settings
+from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.quantity import parse
+from nriplugin.node.kubelet import read_kubelet
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +40,6 @@ if TYPE_CHECKING:
     from nriplugin.cli.container_names import ContainersOfDaemon
     from nriplugin.kube.api_objects import NodeObject
     from nriplugin.kube.capacity import NodeCapacity
-    from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 
 # The states of containers whose files hold decisions of nriplugin's.
 _IN_FORCE = ("managed", "adopted", "drifted")
@@ -45,6 +48,14 @@ _SCHEMES = {
     "crio": "cri-o",
     "docker": "docker",
 }
+
+
+class FoundSettings(NamedTuple):
+    """Kubelet's settings, where they are from, and what is wrong with them."""
+
+    settings: KubeletCapacitySettings
+    source: str
+    problems: tuple[str, ...] = ()
 
 
 class FoundCapacity(NamedTuple):
@@ -69,15 +80,7 @@ def read_objects(path: str, option: str) -> list[Any]:
     Raises:
         ConfigError: it cannot be read, or is neither.
     """
-    try:
-        if path == "-":
-            text = sys.stdin.read()
-        else:
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = getattr(exc, "strerror", None) or "not UTF-8"
-        raise ConfigError(f"{option}: {path!r}: {reason}, expected a file") from exc
+    text = sys.stdin.read() if path == "-" else _text_of(path, option)
     if text.lstrip()[:1] == "{":
         # What `kubectl get -o json` prints takes a hundredth of the time of YAML.
         try:
@@ -87,6 +90,32 @@ def read_objects(path: str, option: str) -> list[Any]:
     from nriplugin.documents import load_documents
 
     return load_documents(text, path)
+
+
+def find_settings(args: argparse.Namespace, node: DetectedNode) -> FoundSettings:
+    """Return kubelet's settings from the file that is given, or from this node.
+
+    If --node is given without them, they are kubelet's defaults.
+
+    Raises:
+        ConfigError: the file that is given cannot be read, or has a wrong value.
+    """
+    if args.kubelet_config is not None:
+        path = args.kubelet_config
+        parsed = parse_config_file(_text_of(path, "--kubelet-config"), path)
+        merged = merge_settings(parsed)
+        if merged.problems:
+            raise ConfigError(merged.problems[0])
+        return FoundSettings(merged.capacity, f"kubelet's settings: {path}")
+    if args.node is not None:
+        root = "/" + "/".join(node.driver.kube_root)
+        settings = KubeletCapacitySettings(cgroup_root=root)
+        return FoundSettings(settings, "kubelet's settings: its defaults")
+    found = read_kubelet(node.host_root)
+    sources = ", ".join(found.sources) or "none found, so its defaults"
+    return FoundSettings(
+        found.settings.capacity, f"kubelet's settings: {sources}", found.problems
+    )
 
 
 def find_capacity(
@@ -171,6 +200,15 @@ def decided_files(
 def driver_of(node: DetectedNode, settings: KubeletCapacitySettings) -> Driver:
     """Return the driver that kubelet is told to use, else the one that is seen."""
     return Driver(settings.driver) if settings.driver else node.driver.driver
+
+
+def _text_of(path: str, option: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", None) or "not UTF-8"
+        raise ConfigError(f"{option}: {path!r}: {reason}, expected a file") from exc
 
 
 def _reserving_the_rest(

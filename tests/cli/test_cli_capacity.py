@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from support.capacity_trees import NODE, PODS, file_in, fill, levels
+from support.capacity_trees import NODE, PODS, SAMPLES, file_in, fill, levels
 from support.control_daemon import ControlDaemon
 from support.terminals import COLOUR, on_terminal
 
@@ -129,6 +129,18 @@ def options(
     return ["--cgroup-root", str(root), "--host-root", str(tmp_path)]
 
 
+def machine(tmp_path: Path) -> None:
+    """Make the files of /proc and /sys that have a machine's capacity."""
+    for path, text in {
+        "proc/meminfo": "MemTotal: 8388608 kB\nSwapTotal: 0 kB\n",
+        "sys/devices/system/cpu/online": "0-3\n",
+        "proc/sys/kernel/pid_max": "32768\n",
+        "proc/sys/kernel/threads-max": "60000\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+
 # A level, and one of its files that is changed by hand.
 CHANGED = {
     1: [
@@ -239,14 +251,7 @@ def test_without_files_the_pods_are_those_of_kubelets_checkpoint(
 ) -> None:
     """The capacity is that of /proc and /sys; a node without a checkpoint says so."""
     places = options(2, "cgroupfs", tmp_path, monkeypatch)
-    for path, text in {
-        "proc/meminfo": "MemTotal: 8388608 kB\nSwapTotal: 0 kB\n",
-        "sys/devices/system/cpu/online": "0-3\n",
-        "proc/sys/kernel/pid_max": "32768\n",
-        "proc/sys/kernel/threads-max": "60000\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+    machine(tmp_path)
     command = ["capacity", "-o", "json", *places]
     assert main(command) == 2
     assert "allocated_pods_state: No such file" in capsys.readouterr().err
@@ -263,3 +268,62 @@ def test_without_files_the_pods_are_those_of_kubelets_checkpoint(
     assert pod["qosClass"] == "Burstable"
     assert pod["requests"] == {"cpu": "250m", "memory": "64Mi"}
     assert found["tree"]["v2"]["pids.max"] == "32768"
+
+
+KUBELET = str(SAMPLES / "kubelet.yaml")
+
+
+def test_kubelets_settings_split_the_reservation(capsys: Captured) -> None:
+    """They name the driver and all reservations; allocatable follows from them."""
+    found = report(capsys, "--kubelet-config", KUBELET)
+    assert found["reserved"] == {
+        "system": {"cpu": "200m", "memory": "1Gi"},
+        "kube": {"cpu": "300m", "memory": "1Gi"},
+        "evictionHard": {"memory": "100Mi"},
+    }
+    assert found["allocatable"]["memory"] == "30620Mi"
+    assert found["tree"]["cgroup"] == "/kubepods.slice"
+
+
+def test_a_wrong_value_in_kubelets_settings_is_a_mistake(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """The line names the file and the field."""
+    file = tmp_path / "kubelet.yaml"
+    file.write_text("kind: KubeletConfiguration\nkubeReserved: {memory: lots}\n")
+    command = ["capacity", "--node", NODE, "--pods", PODS]
+    assert main([*command, "--kubelet-config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"nriplugin: {file}")
+    assert "kubeReserved" in error
+
+
+def test_settings_of_this_nodes_kubelet_are_found(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --node and --kubelet-config they are in kubelet's own file."""
+    places = options(2, "cgroupfs", tmp_path, monkeypatch)
+    machine(tmp_path)
+    file = tmp_path / "var/lib/kubelet/config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("kind: KubeletConfiguration\nkubeReserved: {memory: 1Gi}\n")
+    assert main(["capacity", "--pods", PODS, "-o", "json", *places]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["reserved"]["kube"] == {"memory": "1Gi"}
+    assert any(str(file) in source for source in found["sources"])
+
+
+def test_the_documentation_shows_what_the_command_prints(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line of the sample is in the output, in its order; so is the drawing."""
+    monkeypatch.chdir(SAMPLES)
+    docs = SAMPLES.parents[2] / "docs"
+    sample = (docs / "capacity.md").read_text().split("```\n")[1].splitlines()
+    drawing = tmp_path / "capacity.svg"
+    command = sample[0].split()[2:]
+    assert main([*command, "--svg", str(drawing)]) == 0
+    printed = iter(capsys.readouterr().out.splitlines())
+    for line in sample[1:]:
+        assert line.strip() == "..." or line in printed
+    assert drawing.read_text() == (docs / "capacity.svg").read_text()
