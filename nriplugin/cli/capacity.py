@@ -104,7 +104,9 @@ def main(args: argparse.Namespace) -> int:
     if args.check and tree is not None:
         decided = decided_files(ContainersOfDaemon(args), tree, report.tree.cgroup)
         meant = report.tree.with_decided(decided)
-        differences = compare_levels(tree, meant, pods_are_complete=True)
+        differences = compare_levels(
+            tree, meant, report.reserved, pods_are_complete=True
+        )
     if args.svg is not None:
         _write_drawing(report, args.svg)
     _print(report, differences, args)

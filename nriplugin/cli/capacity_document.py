@@ -34,6 +34,7 @@ def capacity_document(
             if name in ("cpu", "memory") or name in report.requests
         },
         "pods": report.pods,
+        "reservedCgroups": [_level(one) for one in report.reserved],
         "tree": _level(report.tree),
     }
     if differences is not None:

@@ -27,7 +27,7 @@ def draw_report(page: Page, report: CapacityReport, *, bars: bool) -> None:
     page.text("")
     _draw_allocated(page, report, bars=bars)
     page.text("")
-    _draw_tree(page, report.tree)
+    _draw_tree(page, report)
 
 
 def draw_differences(
@@ -36,6 +36,7 @@ def draw_differences(
     """Add what was found by the comparison with the live tree."""
     if not differences:
         levels = sum(1 for _, level in report.tree.walk() if level.cgroup)
+        levels += len(report.reserved)
         text = f"All {levels} cgroups hold the values that kubelet means them to hold."
         page.text(Toned(text, Tone.GOOD))
         return
@@ -141,11 +142,12 @@ def _bar(report: CapacityReport, name: str) -> str:
     return f"{name:8}{bar}{limits}"
 
 
-def _draw_tree(page: Page, tree: CgroupLevel) -> None:
+def _draw_tree(page: Page, report: CapacityReport) -> None:
     head = titles("level", "cpu request", "limit", "memory request", "limit")
     rows = [head]
     notes: list[list[str]] = [[]]
-    for depth, level in tree.walk():
+    reserved = [(0, level) for level in report.reserved]
+    for depth, level in (*reserved, *report.tree.walk()):
         rows.append(_level_row(depth, level))
         notes.append(_level_notes(depth, level))
     page.table(rows, notes=notes, numbers=True)

@@ -58,6 +58,7 @@ class CapacityReport(NamedTuple):
     pods: int
     unlimited: Mapping[str, int]  # how many pods have no limit of a resource
     tree: CgroupLevel
+    reserved: tuple[CgroupLevel, ...] = ()  # cgroups whose reservations are enforced
 
     def percent(self, name: str, amount: int) -> int | None:
         """Return the share of the allocatable amount, rounded down as kubectl does."""

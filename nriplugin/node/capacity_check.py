@@ -20,7 +20,7 @@ from nriplugin.node.observe import observe
 from nriplugin.systemd_quota import rounded_cpu_max
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.convert.curves import Curve
@@ -55,20 +55,26 @@ class LevelDifference(NamedTuple):
 
 
 def compare_levels(
-    tree: Tree, root: CgroupLevel, *, pods_are_complete: bool
+    tree: Tree,
+    root: CgroupLevel,
+    reserved: Sequence[CgroupLevel] = (),
+    *,
+    pods_are_complete: bool,
 ) -> list[LevelDifference]:
     """Return all differences, parents first.
 
     Args:
         tree: the node's cgroups.
         root: the level of the node, with all below it.
+        reserved: cgroups beside it whose reservations are enforced.
         pods_are_complete: whether `root` is meant to have every pod of the node, so
             that a cgroup of another pod is a difference.
 
     Raises:
         CgroupError: a file is there and cannot be read.
     """
-    levels = [level for _, level in root.walk() if level.cgroup]
+    walked = (level for _, level in root.walk())
+    levels = [level for level in (*reserved, *walked) if level.cgroup]
     found: list[LevelDifference] = []
     for level in levels:
         found += _of_level(tree, level)

@@ -62,7 +62,8 @@ def capacity_report(
         ConfigError: kubelet is told to make no cgroups, or a name has a slash.
     """
     manifests = [one.pod for one in pods]
-    tree = capacity_tree(capacity, settings, manifests, swap_bytes).kubepods
+    found = capacity_tree(capacity, settings, manifests, swap_bytes)
+    tree = found.kubepods
     if tree is None:
         raise ConfigError("cgroupsPerQOS: false, expected true: there are no cgroups")
     running = {id(one.pod): one.running for one in pods}
@@ -77,6 +78,7 @@ def capacity_report(
         pods=len(pods),
         unlimited={name: _count_unlimited(specs, name) for name in ("cpu", "memory")},
         tree=builder.node(tree),
+        reserved=tuple(builder.level(one) for one in found.reserved),
     )
 
 
@@ -97,7 +99,7 @@ class _LevelBuilder:
         """Return the level of the node, on which Guaranteed is a class, too."""
         pods = [c for c in one.children if c.level is CapacityLevel.POD]
         classes = [c for c in one.children if c.level is CapacityLevel.QOS]
-        below = [self._level(pod) for pod in pods]
+        below = [self.level(pod) for pod in pods]
         guaranteed = CgroupLevel(
             level=CapacityLevel.QOS,
             name=QOSClass.GUARANTEED,
@@ -109,10 +111,11 @@ class _LevelBuilder:
             v2={},
             below=tuple(below),
         )
-        others = tuple(self._level(qos) for qos in classes)
-        return self._level(one)._replace(below=(guaranteed, *others))
+        others = tuple(self.level(qos) for qos in classes)
+        return self.level(one)._replace(below=(guaranteed, *others))
 
-    def _level(self, one: CapacityCgroup) -> CgroupLevel:
+    def level(self, one: CapacityCgroup) -> CgroupLevel:
+        """Return one cgroup with its children; that of all pods comes without them."""
         name = one.name
         if one.level is CapacityLevel.POD and one.pod is not None:
             name = "/".join(part for part in (one.pod.namespace, name) if part)
@@ -134,7 +137,7 @@ class _LevelBuilder:
             limits=_amounts(one.limits),
             v1=one.values.v1(),
             v2=one.values.v2(curve=curve, through_systemd=in_slices),
-            below=tuple(self._level(child) for child in children),
+            below=tuple(self.level(child) for child in children),
             is_init=is_init,
         )
 

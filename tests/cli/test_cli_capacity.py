@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,9 +16,6 @@ from support.terminals import COLOUR, on_terminal
 
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.main import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Captured = pytest.CaptureFixture[str]
 
@@ -283,6 +281,34 @@ def test_kubelets_settings_split_the_reservation(capsys: Captured) -> None:
     }
     assert found["allocatable"]["memory"] == "30620Mi"
     assert found["tree"]["cgroup"] == "/kubepods.slice"
+
+
+def test_reservations_that_are_enforced_are_cgroups_too(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are shown beside the pods, and compared."""
+    places = options(2, "systemd", tmp_path, monkeypatch)
+    config = tmp_path / "kubelet.yaml"
+    config.write_text(
+        Path(KUBELET).read_text() + "systemReservedCgroup: /system.slice\n"
+        "enforceNodeAllocatable: [pods, system-reserved]\n"
+    )
+    root = tmp_path / "cgroup"
+    given = [*places, "--kubelet-config", str(config)]
+    found = report(capsys, *given)
+    (reserved,) = found["reservedCgroups"]
+    assert (reserved["name"], reserved["cgroup"]) == (
+        "system-reserved",
+        "/system.slice",
+    )
+    assert reserved["v1"]["memory.limit_in_bytes"] == str(1 << 30)
+    fill(2, root, found["tree"])
+    fill(2, root, reserved)
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *given]
+    assert main(command) == 0
+    (root / "system.slice/memory.max").write_text("max\n")
+    assert main(command) == 1
+    assert "/system.slice\n  memory.max: holds max" in capsys.readouterr().out
 
 
 def test_a_wrong_value_in_kubelets_settings_is_a_mistake(
