@@ -2,7 +2,8 @@
 
 Pure: text in, values and their places out. `cgroup.locate.kubelet_files` finds and
 reads the files; this module is the parser that it is given. Values are returned as
-they were written; `kube.kubelet_merge` checks them and lets one source win over another.
+they were written; `kube.kubelet_merge` checks them and lets one source win over the
+other.
 """
 
 from __future__ import annotations

@@ -120,10 +120,11 @@ def read_flags(
         if not equals and read is _truth:
             value = "true"
         elif not equals:
-            value, _ = next(rest, (None, ""))
-            if value is None:
+            following = next(rest, None)
+            if following is None:
                 problems.append(f"{place}: no value is given, expected one")
                 return
+            value = following[0]
         try:
             yield field, read(value), place
         except ConfigError as exc:

@@ -15,11 +15,12 @@ from nriplugin.convert.cpu_list import parse_cpus
 from nriplugin.errors import ConfigError
 from nriplugin.kube import kubelet_values as values
 from nriplugin.kube.kubelet_checks import contradictions
-from nriplugin.kube.kubelet_config import KubeletSettings, KubeletValue
 from nriplugin.kube.kubelet_settings import EVICTION_HARD, KubeletCapacitySettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from nriplugin.kube.kubelet_config import KubeletSettings, KubeletValue
 
 DEFAULT = "default"
 MEMORY_QOS = "MemoryQoS"

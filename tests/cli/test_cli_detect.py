@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,3 +111,25 @@ def test_the_host_root_comes_from_the_environment_too(
     monkeypatch.setenv("NRIPLUGIN_HOST_ROOT", str(tmp_path))
     assert detect(capsys)["host_root"] == str(tmp_path)
     assert detect(capsys, "--host-root", "/")["host_root"] == "/"
+
+
+@pytest.mark.parametrize(("version", "missing"), [(1, "cpuacct memory"), (2, "memory")])
+def test_controllers_that_kubelet_requires_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int, missing: str
+) -> None:
+    """A node that lacks none has no such line."""
+    root = tmp_path / "cgroup"
+    make(version, root)
+    options = ["--host-root", str(tmp_path), "--cgroup-root", str(root)]
+    assert detect(capsys, *options)["missing_controllers"] == []
+    main(["detect", *options])
+    assert "missing" not in capsys.readouterr().out
+    for name in missing.split():
+        if version == 1:
+            shutil.rmtree(root / name)
+    if version == 2:
+        (root / "cgroup.controllers").write_text("cpuset cpu io\n")
+    assert detect(capsys, *options)["missing_controllers"] == missing.split()
+    main(["detect", *options])
+    line = f"missing            {missing} (kubelet does not start without them)"
+    assert line in capsys.readouterr().out

@@ -49,9 +49,7 @@ def test_a_misspelt_field_is_named(name: str, meant: str) -> None:
     """A field that is much like one that is read is named with file and line."""
     found = parse_config_file(f"apiVersion: v1beta1\n{name}: 1\n", "config.yaml")
     assert found.values == {}
-    assert found.problems == (
-        f"config.yaml:2: {name!r} is unknown, expected {meant}",
-    )
+    assert found.problems == (f"config.yaml:2: {name!r} is unknown, expected {meant}",)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +74,7 @@ def test_other_fields_of_kubelet_are_not_looked_at(name: str) -> None:
 
 
 def test_another_kind_is_named() -> None:
-    """A manifest of something else is not taken for kubelet's configuration silently."""
+    """A manifest of something else is not silently taken for kubelet's file."""
     kind = "kind: KubeletConfiguration\n"
     assert parse_config_file(kind, "c").problems == ()
     (line,) = parse_config_file("a: 1\nkind: Pod\n", "c").problems
@@ -165,9 +163,7 @@ def test_a_misspelt_flag_is_named() -> None:
     """Other flags of kubelet are not looked at."""
     words = ["--kube-reserve=cpu=1", "--kubeconfig=/x", "--eviction-soft=a<1"]
     found = parse_arguments([*words, "--config-foo=1", "--root-dir", "/a"], "c")
-    assert found.problems == (
-        "c: --kube-reserve is unknown, expected --kube-reserved",
-    )
+    assert found.problems == ("c: --kube-reserve is unknown, expected --kube-reserved",)
     assert found.values == {}
 
 

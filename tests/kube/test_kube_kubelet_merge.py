@@ -25,7 +25,7 @@ def merged(
 
 
 def test_the_defaults() -> None:
-    """Without a source the settings are those of a kubelet 1.37 that is told nothing."""
+    """Without a source the settings are the defaults of kubelet 1.37."""
     found = merged()
     assert found.capacity == DEFAULTS
     assert found.capacity.eviction_hard == {
@@ -47,7 +47,7 @@ def test_the_defaults() -> None:
 
 
 def test_the_examples_of_the_seed() -> None:
-    """The reservation of the 48-CPU node, and the fields about cgroups with comments."""
+    """The reservation of the 48-CPU node, and the fields about cgroups."""
     found = merged(
         "systemReserved:\n"
         '  cpu: "2"      # two CPUs less in Allocatable\n'
@@ -160,7 +160,7 @@ def test_every_field_and_flag(
 
 
 def test_flags_win_over_drop_ins_and_those_over_the_file() -> None:
-    """Of two drop-ins the later one wins; the place of a value is that of the winner."""
+    """Of two drop-ins the later one wins; the place is that of the winner."""
     file, first, second = (f"cgroupRoot: /{n}\n" for n in ("file", "one", "two"))
     found = merged(file, first, second, flags=("--cgroup-root=/flag",))
     assert found.capacity.cgroup_root == "/flag"
@@ -254,7 +254,8 @@ def test_the_thresholds_of_eviction(
 def test_reserved_cpus_replace_the_amounts() -> None:
     """The number of CPUs is the system's reservation, and kube's has none."""
     found = merged(
-        "systemReserved: {cpu: 500m, memory: 1Gi}\nkubeReserved: {cpu: '3', pid: '7'}\n",
+        "systemReserved: {cpu: 500m, memory: 1Gi}\n"
+        "kubeReserved: {cpu: '3', pid: '7'}\n",
         flags=("--reserved-cpus=0-1,8",),
     )
     assert found.capacity.system_reserved == {"cpu": "3", "memory": "1Gi"}
@@ -368,7 +369,8 @@ CONTRADICTIONS = [
     ),
     (
         "memoryThrottlingFactor: 0.8\nfeatureGates: {MemoryQoS: false}",
-        "memoryThrottlingFactor: 0.8, expected none with the feature gate MemoryQoS off",
+        "memoryThrottlingFactor: 0.8, expected none with the feature gate MemoryQoS "
+        "off",
     ),
     (
         "memoryReservationPolicy: TieredReservation\nfeatureGates: {MemoryQoS: false}",

@@ -55,7 +55,7 @@ class SettingsFound(Protocol):
 class KubeletParser(Protocol):
     """Parses what the kubelet was told; `kube.kubelet_config` is one.
 
-    Each takes what to parse and where it is from. A parser of a file raises ConfigError.
+    Each takes what to parse and where it is from; those of files raise ConfigError.
     """
 
     def parse_arguments(self, words: Sequence[str], source: str) -> SettingsFound:

@@ -105,3 +105,17 @@ def test_flags_of_the_kubelet_process_win(host: FakeHost) -> None:
     assert host.one(check, "memory-qos")[0] == "note"
     host.process(5, "/usr/bin/kubelet --feature-gates=A=true,MemoryQoS=false")
     assert host.one(check, "memory-qos")[0] == "ok"
+
+
+def test_mistakes_in_kubelets_settings_are_named(host: FakeHost) -> None:
+    """Each is a finding of its own, with file and line."""
+    host.kubelet("cgroupDriver: systemd\n")
+    assert host.find(check, "kubelet-settings") == []
+    host.kubelet("cgroupDriver: systemd\nsystemReserved:\n  cpu: 2\ncpuCfsQuota: no\n")
+    assert host.one(check, "kubelet")[0] == "ok"
+    misspelt, wrong = host.find(check, "kubelet-settings")
+    assert (misspelt[0], wrong[0]) == ("warning", "warning")
+    assert (
+        "config.yaml:4: 'cpuCfsQuota' is unknown, expected cpuCFSQuota" in misspelt[1]
+    )
+    assert "config.yaml:3: systemReserved.cpu: 2, expected a quantity" in wrong[1]
