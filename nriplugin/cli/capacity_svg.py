@@ -132,19 +132,21 @@ class _Panel:
         )
 
     def _node_boxes(self) -> Iterator[_Box]:
-        found, name = self._report.capacity, self._name
         start = self._allocatable
         yield self._box(0, start, "allocatable to pods", "allocatable")
-        reserved = (
+        for label, amount in self._reserved():
+            yield self._box(start, amount, label, "reserved")
+            start += amount
+
+    def _reserved(self) -> Iterator[tuple[str, int]]:
+        found = self._report.capacity
+        for label, amounts in (
             ("eviction", found.eviction),
             ("kube", found.kube_reserved),
             ("system", found.system_reserved),
-        )
-        for label, amounts in reserved:
-            amount = amounts.get(name, 0)
-            if amount:
-                yield self._box(start, amount, label, "reserved")
-                start += amount
+        ):
+            if amounts.get(self._name):
+                yield label, amounts[self._name]
 
     def _class_boxes(self) -> Iterator[_Box]:
         start = 0
@@ -248,7 +250,7 @@ class _Panel:
                 yield _text(WIDTH - 6, top - 16, text, "faint", "end")
 
     def _note(self) -> Iterator[str]:
-        """Yield what the last row cannot show."""
+        """Yield what the rows cannot show."""
         notes = []
         over = self._limits - self._allocatable
         if over > 0:
@@ -258,8 +260,13 @@ class _Panel:
         unlimited = self._report.unlimited.get(self._name, 0)
         if unlimited:
             notes.append(f"{unlimited} pods have no limit and may use all of it")
+        y = self._y + TOP + 5 * (ROW + GAP) + 14
+        # The boxes of reservations are often too narrow for a label.
+        reserved = [f"{label} {self._short(one)}" for label, one in self._reserved()]
+        if reserved:
+            text = f"reserved: {', '.join(reserved)}"
+            yield _text(WIDTH - RIGHT, y, text, "faint", "end")
         if notes:
-            y = self._y + TOP + 5 * (ROW + GAP) + 14
             yield _text(LEFT, y, "; ".join(notes), "over" if over > 0 else "faint")
 
     def _x(self, amount: int) -> float:
