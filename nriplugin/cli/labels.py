@@ -1,4 +1,7 @@
-"""How a cgroup is called in a table: `pod UID`, `container ID`, or its own name."""
+"""How a cgroup is called in a table: `pod UID`, `container ID`, or its own name.
+
+Also the line about tasks that no table can show.
+"""
 
 from __future__ import annotations
 
@@ -22,3 +25,11 @@ def cgroup_label(cgroup: str) -> str:
     if identity.pod_uid is not None:
         return f"pod {identity.pod_uid}"
     return identity.qos_class or cgroup
+
+
+def unseen_tasks(count: int) -> str:
+    """Return the line about tasks whose states cannot be read."""
+    return (
+        f"{count} tasks are not visible from this PID namespace and "
+        "not in the table: run in the node's own (hostPID: true)"
+    )

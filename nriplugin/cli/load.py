@@ -11,23 +11,23 @@ from errno import ELOOP, ENOTDIR, EXDEV
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.identify import identify
-from nriplugin.cgroup.tasks.states import GONE, CountOrWalk, ThreadWalk, tasks_below
+from nriplugin.cgroup.tasks.states import GONE, tasks_below
 from nriplugin.cgroup.types.reader import Reader
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
-from nriplugin.cli.labels import cgroup_label
+from nriplugin.cli.labels import cgroup_label, unseen_tasks
 from nriplugin.cli.printing import print_error, print_json, print_table
 from nriplugin.errors import CgroupError, ConfigError
+from nriplugin.node.pod_usage import RESOURCES
+from nriplugin.node.task_readers import open_states_reader
 
 if TYPE_CHECKING:
     import argparse
 
-    from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.tasks.states import CgroupTasks, StatesReader, TaskStates
     from nriplugin.cgroup.types.formats import Pressure
 
-RESOURCES = ("cpu", "memory", "io")
 # The errors of a path that leads nowhere, or out of the tree.
 _NO_CGROUP = (*GONE, ENOTDIR, ELOOP, EXDEV)
 COLUMNS = ("RUNNING", "SLEEPING", "STOPPED", "UNINTERRUPTIBLE", "IO-WAIT")
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         files = opened.enter_context(node.open_files())
         tree = Tree(files, node.version.number)
-        reader = _states_reader(node, files, opened)
+        reader = open_states_reader(node, files, opened)
         rows = _rows(node, tree, reader, args)
     if args.json:
         print_json([_as_json(row) for row in rows])
@@ -74,27 +74,8 @@ def main(args: argparse.Namespace) -> int:
         _print_table(rows, with_pressure=node.version.number == 2)
     unseen = rows[0].states.unseen
     if unseen:
-        print_error(
-            f"{unseen} tasks are not visible from this PID namespace and "
-            "not in the table: run in the node's own (hostPID: true)"
-        )
+        print_error(unseen_tasks(unseen))
     return 0
-
-
-def _states_reader(node: DetectedNode, files: Files, opened: ExitStack) -> StatesReader:
-    from nriplugin.cgroup.files import PROC_MAGIC, LocalFiles
-
-    # This process's own /proc, even if the host's is mounted elsewhere: cgroup files
-    # show task IDs of the reader's PID namespace.
-    proc = opened.enter_context(LocalFiles("/proc", (PROC_MAGIC,)))
-    walk = ThreadWalk(files, proc, node.version.number)
-    if node.version.number == 2:
-        return walk
-    from nriplugin.cgroup.tasks.taskstats import CgroupStats
-
-    hierarchies = node.mounts.hierarchies
-    directory = hierarchies.get("cpu", f"{node.cgroup_root}/cpu")
-    return CountOrWalk(opened.enter_context(CgroupStats(directory)), walk)
 
 
 def _rows(

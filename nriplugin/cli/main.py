@@ -42,6 +42,8 @@ COMMANDS = {
     "detect": "show this node's cgroup version and driver, and how they were found",
     "cgroup": "show or change values in the cgroups of the node's pods",
     "load": "show what the tasks of the node's pods are doing",
+    "top": "show what the node's pods use, and what holds them back",
+    "capacity": "show who may use how much of a node, and check its cgroups",
     "version": "print the version",
 }
 

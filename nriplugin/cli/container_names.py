@@ -1,0 +1,58 @@
+"""The names of containers and their pods, as far as a running daemon knows them.
+
+Cgroups have only the UIDs of pods and the IDs of containers. The daemon is asked for
+all containers whose IDs begin with the same character at once, and never twice about an
+ID, so that a command that repeats itself does not keep it busy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nriplugin.api import control_pb2 as control
+from nriplugin.cli.control_client import client_of
+from nriplugin.errors import ConfigError, ControlError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+
+class ContainersOfDaemon:
+    """What the daemon says about containers, by their IDs."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Ask the daemon that --control or the environment names.
+
+        Raises:
+            ConfigError: the address is none.
+        """
+        self._client = client_of(args)
+        self._required = args.control is not None
+        self._asked: set[str] = set()
+        self._known: dict[str, control.ContainerWhy] = {}
+
+    def get(self, ids: Iterable[str]) -> dict[str, control.ContainerWhy]:
+        """Return what is known of these containers; those the daemon lacks are absent.
+
+        Raises:
+            ControlError: the user named a daemon, and it does not answer.
+        """
+        wanted = set(ids)
+        new = wanted - self._asked
+        self._asked |= new
+        try:
+            for beginning in sorted({one[:1] for one in new}):
+                self._ask(beginning)
+        except ControlError:
+            if self._required:
+                raise
+        return {one: self._known[one] for one in wanted if one in self._known}
+
+    def _ask(self, beginning: str) -> None:
+        request = control.WhyRequest(what=beginning)
+        try:
+            answer = self._client.call("Why", request, control.WhyResponse)
+        except ConfigError:
+            return  # the daemon knows no container whose ID begins so
+        self._known.update((one.id, one) for one in answer.containers)

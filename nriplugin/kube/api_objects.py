@@ -1,0 +1,105 @@
+"""What a node and its pods say about themselves, as `kubectl get -o yaml` prints. Pure.
+
+`manifests` reads what a pod asks for. This module reads what became of it: whether it
+still runs, on which node, and the IDs of its containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from nriplugin.errors import ConfigError
+from nriplugin.kube.amounts import read_amounts
+from nriplugin.kube.manifests import ManifestPod, read_manifests
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class NodeObject(NamedTuple):
+    """A node's name, and the quantities of its status; empty if it has none."""
+
+    name: str
+    capacity: dict[str, Any]
+    allocatable: dict[str, Any]
+
+
+class RunningContainer(NamedTuple):
+    """The runtime and the ID in `containerID`, such as containerd and 4f2a."""
+
+    runtime: str
+    id: str
+
+
+class ActivePod(NamedTuple):
+    """A pod that has not ended, and its running containers by name."""
+
+    pod: ManifestPod
+    running: Mapping[str, RunningContainer]
+
+
+def read_node(documents: list[Any], source: str) -> NodeObject:
+    """Return the only node of a file.
+
+    Raises:
+        ConfigError: there is none or are several, or an amount is malformed.
+    """
+    nodes = [one for one in _items(documents) if one.get("kind", "Node") == "Node"]
+    if len(nodes) != 1:
+        raise ConfigError(f"{source}: {len(nodes)} nodes, expected one object Node")
+    status = _mapping(nodes[0].get("status"))
+    capacity = read_amounts(status.get("capacity"), f"{source}: status.capacity")
+    if "cpu" not in capacity or "memory" not in capacity:
+        raise ConfigError(
+            f"{source}: status.capacity: no cpu or no memory, expected both"
+        )
+    allocatable = read_amounts(
+        status.get("allocatable"), f"{source}: status.allocatable"
+    )
+    name = str(_mapping(nodes[0].get("metadata")).get("name") or "(no name)")
+    return NodeObject(name, capacity, allocatable)
+
+
+def read_active_pods(documents: list[Any], node: str | None) -> list[ActivePod]:
+    """Return the pods that have not ended, and are on the node if one is named.
+
+    Raises:
+        ConfigError: a pod is malformed.
+    """
+    pods = []
+    for one in _items(documents):
+        if one.get("kind", "Pod") != "Pod":
+            continue
+        status = _mapping(one.get("status"))
+        assigned = _mapping(one.get("spec")).get("nodeName")
+        if status.get("phase") in _ENDED or (node and assigned not in (None, node)):
+            continue
+        (pod,) = read_manifests([{**one, "kind": "Pod"}]).pods
+        pods.append(ActivePod(pod, dict(_running(status))))
+    return pods
+
+
+def _running(status: Mapping[str, Any]) -> Iterator[tuple[str, RunningContainer]]:
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for one in status.get(field) or ():
+            state = _mapping(_mapping(one).get("state"))
+            runtime, found, id_ = str(_mapping(one).get("containerID")).partition("://")
+            if found and "running" in state:
+                yield str(one.get("name")), RunningContainer(runtime, id_)
+
+
+def _items(documents: list[Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield objects; a list is replaced by its items."""
+    for document in documents:
+        if document is None:
+            continue
+        content = _mapping(document)
+        items = content.get("items")
+        if isinstance(items, list):
+            yield from (_mapping(one) for one in items)
+        else:
+            yield content
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,57 @@
+"""The capacity of this machine, as kubelet finds it: CPUs, memory, processes, swap."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nriplugin.convert.cpu_list import parse_cpus
+from nriplugin.errors import ConfigError
+from nriplugin.kube.capacity import PIDS
+
+_MEMINFO = "/proc/meminfo"
+_ONLINE = "/sys/devices/system/cpu/online"
+_PID_LIMITS = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
+
+
+class MachineCapacity(NamedTuple):
+    """Amounts as quantities, and the swap in bytes."""
+
+    amounts: dict[str, str]
+    swap_bytes: int
+
+
+def machine_capacity(host_root: str = "/") -> MachineCapacity:
+    """Read the files of /proc and /sys below the host's root.
+
+    Raises:
+        ConfigError: a file is missing or has no such number.
+    """
+    host = host_root.rstrip("/")
+    memory = _meminfo(_read(f"{host}{_MEMINFO}"))
+    online = _read(f"{host}{_ONLINE}").strip()
+    amounts = {"cpu": str(len(parse_cpus(online))), "memory": f"{memory['MemTotal']}Ki"}
+    pids = [int(_read(f"{host}{path}")) for path in _PID_LIMITS]
+    amounts[PIDS] = str(min(pids))
+    return MachineCapacity(amounts, memory.get("SwapTotal", 0) * 1024)
+
+
+def _meminfo(text: str) -> dict[str, int]:
+    found = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words[1:] == ["kB"] and words[0].isdecimal():
+            found[name] = int(words[0])
+    if "MemTotal" not in found:
+        raise ConfigError(f"{_MEMINFO}: no MemTotal, expected one in kB")
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError as exc:
+        raise ConfigError(
+            f"{path}: {exc.strerror}, expected a file of the kernel; or give --node"
+        ) from exc

@@ -1,0 +1,355 @@
+"""`nriplugin capacity` as a user types it, on sample files and made-up nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from support.capacity_trees import NODE, PODS, SAMPLES, file_in, fill, levels
+from support.control_daemon import ControlDaemon
+from support.terminals import COLOUR, on_terminal
+
+from nriplugin.api import control_pb2 as control
+from nriplugin.cli.main import main
+
+Captured = pytest.CaptureFixture[str]
+
+UID = "00000000-0000-4000-8000-{:012x}"
+WEB = f"/kubepods/burstable/pod{UID.format(2)}"
+
+
+def report(capsys: Captured, *options: str) -> Any:
+    """Return the JSON report of the samples."""
+    main(["capacity", "--node", NODE, "--pods", PODS, "-o", "json", *options])
+    return json.loads(capsys.readouterr().out)
+
+
+def named(document: Any, name: str) -> Any:
+    (level,) = (one for one in levels(document["tree"]) if one["name"] == name)
+    return level
+
+
+def test_capacity_allocatable_and_allocated(capsys: Captured) -> None:
+    """The sums are those of `kubectl describe node`; ended pods do not count."""
+    found = report(capsys)
+    assert found["node"] == "worker-1"
+    assert found["capacity"] == {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    assert found["allocatable"]["memory"] == "30620Mi"
+    assert found["reserved"]["evictionHard"] == {"memory": "100Mi"}
+    assert found["allocated"]["cpu"] == {
+        "requests": "6200m",
+        "requestsPercent": 82,
+        "limits": "11",
+        "limitsPercent": 146,
+        "podsWithoutLimit": 3,
+    }
+    assert found["pods"] == 7
+
+
+def test_the_tree_has_paths_and_values_on_four_levels(capsys: Captured) -> None:
+    """250m, 500m and 400Mi are 256 shares, a quota of 50000 and 419430400 bytes."""
+    found = report(capsys)
+    web = named(found, "shop/web-0")
+    assert web["cgroup"] == WEB
+    app = web["below"][0]
+    assert app["cgroup"] == f"{WEB}/{'0200' * 16}"
+    assert app["v1"] == {
+        "cpu.shares": "256",
+        "cpu.cfs_quota_us": "50000",
+        "cpu.cfs_period_us": "100000",
+        "memory.limit_in_bytes": "419430400",
+    }
+    assert app["v2"]["cpu.max"] == "50000 100000"
+    assert web["v1"]["cpu.shares"] == "358"
+    assert named(found, "Burstable")["v1"] == {"cpu.shares": "4300"}
+    assert named(found, "BestEffort")["v1"] == {"cpu.shares": "2"}
+    # The eviction threshold is not taken from the cgroup of all pods.
+    assert found["tree"]["v2"]["memory.max"] == str(30 << 30)
+    # One container without a CPU limit: no quota for the pod.
+    assert "cpu.max" not in named(found, "batch/train-1")["v2"]
+
+
+def test_the_table_and_yaml_say_the_same(capsys: Captured) -> None:
+    """In a pipe there are neither bars nor colours."""
+    command = ["capacity", "--node", NODE, "--pods", PODS]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^memory +32Gi +- +2Gi +100Mi +30620Mi +30Gi$", text, re.M)
+    assert "overcommitted by 3.5, 3 pods without a limit" in text
+    assert "█" not in text
+    assert "\x1b" not in text
+    assert main([*command, "-o", "yaml"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == report(capsys)
+
+
+def test_bars_on_a_terminal() -> None:
+    """A bar is as long as the capacity: requested, free, reserved."""
+    with on_terminal("capacity", "--node", NODE, "--pods", PODS) as running:
+        assert running.wait() == 0
+    text = COLOUR.sub("", running.text)
+    assert f"cpu     {'█' * 39}{'░' * 8}{'▒' * 3}  limits 146 %" in text
+
+
+def test_the_drawing_is_svg_with_every_pod(tmp_path: Path, capsys: Captured) -> None:
+    """Each pod with a request has a box with a tip, and the overcommit is in words."""
+    drawing = tmp_path / "capacity.svg"
+    report(capsys, "--svg", str(drawing))
+    root = ElementTree.parse(drawing).getroot()  # noqa: S314 - our own file
+    texts = [one.text or "" for one in root.iter() if one.text]
+    assert any("overcommitted by 3.5" in text for text in texts)
+    assert {"shop/web-0 350m", "data/db-0 2", "kube 500m"} <= set(texts)
+
+
+def test_a_reservation_beyond_the_capacity_is_a_mistake(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """A node without memory, and a file that is none, are named in one line."""
+    file = tmp_path / "node.yaml"
+    file.write_text("{kind: Node, status: {capacity: {cpu: 8}}}")
+    assert main(["capacity", "--node", str(file), "--pods", PODS]) == 2
+    assert "status.capacity: no cpu or no memory" in capsys.readouterr().err
+    assert main(["capacity", "--node", NODE, "--pods", str(tmp_path / "no")]) == 2
+    assert "--pods: " in capsys.readouterr().err
+
+
+def options(
+    version: int, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    monkeypatch.setenv("NRIPLUGIN_CGROUP_VERSION", str(version))
+    monkeypatch.setenv("CGROUP_DRIVER", driver)
+    root = tmp_path / "cgroup"
+    root.mkdir(exist_ok=True)
+    return ["--cgroup-root", str(root), "--host-root", str(tmp_path)]
+
+
+def machine(tmp_path: Path) -> None:
+    """Make the files of /proc and /sys that have a machine's capacity."""
+    for path, text in {
+        "proc/meminfo": "MemTotal: 8388608 kB\nSwapTotal: 0 kB\n",
+        "sys/devices/system/cpu/online": "0-3\n",
+        "proc/sys/kernel/pid_max": "32768\n",
+        "proc/sys/kernel/threads-max": "60000\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+
+# A level, and one of its files that is changed by hand.
+CHANGED = {
+    1: [
+        ("kubepods", "memory.limit_in_bytes", "1073741824"),
+        ("Burstable", "cpu.shares", "1024"),
+        ("shop/web-0", "cpu.cfs_quota_us", "77000"),
+        ("db", "cpu.shares", "99"),
+    ],
+    2: [
+        ("kubepods", "cpu.weight", "77"),
+        ("Burstable", "cpu.weight", "100"),
+        ("shop/web-0", "memory.max", "max"),
+        ("db", "cpu.max", "77000 100000"),
+    ],
+}
+
+
+@pytest.mark.parametrize("driver", ["cgroupfs", "systemd"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_check_is_silent_or_names_exactly_what_differs(
+    version: int,
+    driver: str,
+    tmp_path: Path,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On every level, one value that was changed by hand is the only one named."""
+    places = options(version, driver, tmp_path, monkeypatch)
+    root = tmp_path / "cgroup"
+    found = report(capsys, *places)
+    fill(version, root, found["tree"])
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *places]
+    assert main(command) == 0
+    assert capsys.readouterr().out.startswith("All 19 cgroups hold the values")
+    for name, file, value in CHANGED[version]:
+        cgroup = named(found, name)["cgroup"]
+        path = file_in(version, root, cgroup, file)
+        before = path.read_text()
+        path.write_text(f"{value}\n")
+        assert main([*command, "-o", "json"]) == 1
+        (difference,) = json.loads(capsys.readouterr().out)["differences"]
+        assert (difference["cgroup"], difference["file"]) == (cgroup, file)
+        assert difference["held"] == value
+        assert difference["wanted"] == before.strip()
+        assert difference["likely"]
+        path.write_text(before)
+    assert main(command) == 0
+
+
+def test_check_names_cgroups_that_are_missing_or_too_many(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that is not given, and one that is not there."""
+    places = options(2, "cgroupfs", tmp_path, monkeypatch)
+    root = tmp_path / "cgroup"
+    fill(2, root, report(capsys, *places)["tree"])
+    pod = root / WEB[1:]
+    pod.rename(pod.with_name(f"pod{UID.format(99)}"))
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *places]
+    assert main(command) == 1
+    lines = capsys.readouterr().out.splitlines()
+    missing = lines.index(WEB) + 1
+    assert lines[missing].strip() == "there is no such cgroup for shop/web-0"
+    assert f"  pod {UID.format(99)} is not among the given pods" in lines
+
+
+def test_check_learns_the_runtimes_curve(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights on another curve are no difference if all containers are on it."""
+    places = options(2, "cgroupfs", tmp_path, monkeypatch)
+    fill(2, tmp_path / "cgroup", report(capsys, *places, "--curve", "kep")["tree"])
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *places]
+    assert main(command) == 0
+    assert main([*command, "--curve", "quadratic"]) == 1
+
+
+def test_check_expects_what_a_daemon_has_decided(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of nriplugin's is meant; where it is missing, that is a difference."""
+    places = options(2, "cgroupfs", tmp_path, monkeypatch)
+    root = tmp_path / "cgroup"
+    fill(2, root, report(capsys, *places)["tree"])
+    cgroup = f"{WEB}/{'0200' * 16}"
+    protected = root / cgroup[1:] / "memory.low"
+    protected.write_text("314572800\n")
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *places]
+    assert main(command) == 1
+    assert "memory.low: holds 314572800, expected 0" in capsys.readouterr().out
+    known = control.ContainerWhy(
+        id="0200" * 16,
+        cgroup=cgroup,
+        state="managed",
+        files=[control.FileWhy(file="memory.low", decided="314572800")],
+    )
+    with ControlDaemon(tmp_path) as daemon:
+        daemon.answers["Why"] = control.WhyResponse(containers=[known])
+        command += ["--control", daemon.address]
+        assert main(command) == 0
+        protected.write_text("0\n")
+        assert main(command) == 1
+    assert "memory.low: holds 0, expected 314572800" in capsys.readouterr().out
+
+
+def test_without_files_the_pods_are_those_of_kubelets_checkpoint(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The capacity is that of /proc and /sys; a node without a checkpoint says so."""
+    places = options(2, "cgroupfs", tmp_path, monkeypatch)
+    machine(tmp_path)
+    command = ["capacity", "-o", "json", *places]
+    assert main(command) == 2
+    assert "allocated_pods_state: No such file" in capsys.readouterr().err
+    checkpoint = tmp_path / "var/lib/kubelet/allocated_pods_state"
+    checkpoint.parent.mkdir(parents=True)
+    resources = {"requests": {"cpu": "250m", "memory": "64Mi"}}
+    entry = {"ContainerResources": {"app": resources}, "PodLevelResources": None}
+    data = json.dumps({"entries": {UID.format(1): entry}})
+    checkpoint.write_text(json.dumps({"data": data, "checksum": 1}))
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["capacity"] == {"cpu": "4", "memory": "8Gi", "pid": "32768"}
+    pod = named(found, UID.format(1))
+    assert pod["qosClass"] == "Burstable"
+    assert pod["requests"] == {"cpu": "250m", "memory": "64Mi"}
+    assert found["tree"]["v2"]["pids.max"] == "32768"
+
+
+KUBELET = str(SAMPLES / "kubelet.yaml")
+
+
+def test_kubelets_settings_split_the_reservation(capsys: Captured) -> None:
+    """They name the driver and all reservations; allocatable follows from them."""
+    found = report(capsys, "--kubelet-config", KUBELET)
+    assert found["reserved"] == {
+        "system": {"cpu": "200m", "memory": "1Gi"},
+        "kube": {"cpu": "300m", "memory": "1Gi"},
+        "evictionHard": {"memory": "100Mi"},
+    }
+    assert found["allocatable"]["memory"] == "30620Mi"
+    assert found["tree"]["cgroup"] == "/kubepods.slice"
+
+
+def test_reservations_that_are_enforced_are_cgroups_too(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are shown beside the pods, and compared."""
+    places = options(2, "systemd", tmp_path, monkeypatch)
+    config = tmp_path / "kubelet.yaml"
+    config.write_text(
+        Path(KUBELET).read_text() + "systemReservedCgroup: /system.slice\n"
+        "enforceNodeAllocatable: [pods, system-reserved]\n"
+    )
+    root = tmp_path / "cgroup"
+    given = [*places, "--kubelet-config", str(config)]
+    found = report(capsys, *given)
+    (reserved,) = found["reservedCgroups"]
+    assert (reserved["name"], reserved["cgroup"]) == (
+        "system-reserved",
+        "/system.slice",
+    )
+    assert reserved["v1"]["memory.limit_in_bytes"] == str(1 << 30)
+    fill(2, root, found["tree"])
+    fill(2, root, reserved)
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--check", *given]
+    assert main(command) == 0
+    (root / "system.slice/memory.max").write_text("max\n")
+    assert main(command) == 1
+    assert "/system.slice\n  memory.max: holds max" in capsys.readouterr().out
+
+
+def test_a_wrong_value_in_kubelets_settings_is_a_mistake(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """The line names the file and the field."""
+    file = tmp_path / "kubelet.yaml"
+    file.write_text("kind: KubeletConfiguration\nkubeReserved: {memory: lots}\n")
+    command = ["capacity", "--node", NODE, "--pods", PODS]
+    assert main([*command, "--kubelet-config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"nriplugin: {file}")
+    assert "kubeReserved" in error
+
+
+def test_settings_of_this_nodes_kubelet_are_found(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --node and --kubelet-config they are in kubelet's own file."""
+    places = options(2, "cgroupfs", tmp_path, monkeypatch)
+    machine(tmp_path)
+    file = tmp_path / "var/lib/kubelet/config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("kind: KubeletConfiguration\nkubeReserved: {memory: 1Gi}\n")
+    assert main(["capacity", "--pods", PODS, "-o", "json", *places]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["reserved"]["kube"] == {"memory": "1Gi"}
+    assert any(str(file) in source for source in found["sources"])
+
+
+def test_the_documentation_shows_what_the_command_prints(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line of the sample is in the output, in its order; so is the drawing."""
+    monkeypatch.chdir(SAMPLES)
+    docs = SAMPLES.parents[2] / "docs"
+    sample = (docs / "capacity.md").read_text().split("```\n")[1].splitlines()
+    drawing = tmp_path / "capacity.svg"
+    command = sample[0].split()[2:]
+    assert main([*command, "--svg", str(drawing)]) == 0
+    printed = iter(capsys.readouterr().out.splitlines())
+    for line in sample[1:]:
+        assert line.strip() == "..." or line in printed
+    assert drawing.read_text() == (docs / "capacity.svg").read_text()
