@@ -33,8 +33,8 @@ def read_requirements(resources: object, where: str) -> Requirements:
         resources = {}
     if not isinstance(resources, Mapping):
         raise ConfigError(f"{where}: {resources!r:.60}, expected requests and limits")
-    requests = _read_amounts(resources.get("requests"), f"{where}.requests")
-    limits = _read_amounts(resources.get("limits"), f"{where}.limits")
+    requests = read_amounts(resources.get("requests"), f"{where}.requests")
+    limits = read_amounts(resources.get("limits"), f"{where}.limits")
     for name, limit in limits.items():
         request = requests.get(name)
         # The API server refuses such a pod.
@@ -56,7 +56,12 @@ def default_requests(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:
     return {**requests, **absent}
 
 
-def _read_amounts(given: object, where: str) -> dict[str, Quantity]:
+def read_amounts(given: object, where: str) -> dict[str, Quantity]:
+    """Read a mapping of names to quantities; null or absent is an empty one.
+
+    Raises:
+        ConfigError: an amount is not a quantity or too large.
+    """
     if given is None:
         return {}
     if not isinstance(given, Mapping):

@@ -20,6 +20,7 @@ class Role(StrEnum):
     INIT = "init"  # before the others, one at a time
     SIDECAR = "sidecar"  # an init container that is always restarted, beside the others
     APP = "app"
+    EPHEMERAL = "ephemeral"  # added to a running pod to debug it
 
 
 class ContainerSpec(NamedTuple):
@@ -32,20 +33,24 @@ class ContainerSpec(NamedTuple):
 
 
 class PodSpec(NamedTuple):
-    """Containers in the order in which they start, and the pod's own resources."""
+    """Containers in the order in which they start, and the pod's own resources.
+
+    Ephemeral containers are apart from the others, because they cannot have resources
+    and count neither for the QoS class nor for the sums of the pod.
+    """
 
     containers: tuple[ContainerSpec, ...]
     resources: Requirements | None
     runtime_class: str = ""
+    ephemeral: tuple[ContainerSpec, ...] = ()
 
 
 def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
     """Read a pod's `spec`.
 
-    Ephemeral containers are left out: they cannot have resources.
-
     Raises:
-        ConfigError: there are no containers, or one is malformed; the error says where.
+        ConfigError: there are no containers, one is malformed, or an ephemeral one has
+            resources; the error says where.
     """
     if not spec.get("containers"):
         raise ConfigError(f"{where}.containers: missing, expected at least one")
@@ -61,7 +66,8 @@ def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
     resources = None
     if spec.get("resources") is not None:
         resources = read_requirements(spec["resources"], f"{where}.resources")
-    return PodSpec(containers, resources, runtime_class)
+    ephemeral = (*_read_containers(spec, "ephemeralContainers", where),)
+    return PodSpec(containers, resources, runtime_class, ephemeral)
 
 
 def _read_containers(
@@ -77,9 +83,14 @@ def _read_containers(
         name = entry.get("name")
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{here}.name: {name!r}, expected a name")
-        role = Role.APP
+        role = Role.EPHEMERAL if key == "ephemeralContainers" else Role.APP
         if key == "initContainers":
             always = entry.get("restartPolicy") == "Always"
             role = Role.SIDECAR if always else Role.INIT
         given = read_requirements(entry.get("resources"), f"{here}.resources")
+        if role is Role.EPHEMERAL and (given.requests or given.limits):
+            raise ConfigError(
+                f"{here}.resources: {entry['resources']!r:.60}, "
+                "expected none: an ephemeral container has no resources"
+            )
         yield ContainerSpec(name, role, given.requests, given.limits)
