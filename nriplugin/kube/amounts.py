@@ -57,7 +57,7 @@ def default_requests(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:
 
 
 def read_amounts(given: object, where: str) -> dict[str, Quantity]:
-    """Read a mapping of names to quantities; null or absent is an empty one.
+    """Read names and quantities; null or absent is no amount.
 
     Raises:
         ConfigError: an amount is not a quantity or too large.

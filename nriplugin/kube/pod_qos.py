@@ -24,7 +24,7 @@ COUNTED = ("cpu", "memory")
 
 def qos_class(spec: PodSpec) -> QOSClass:
     """Return the class that the API server puts into `status.qosClass`."""
-    if spec.resources is not None:
+    if spec.resources is not None and spec.has_own_resources:
         parts = [
             (
                 default_pod_requests(spec.resources, spec.containers),

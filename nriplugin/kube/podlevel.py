@@ -5,11 +5,11 @@ They are in the pod's own `spec.resources`, beside those of its containers.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from nriplugin.kube.amounts import default_requests
-from nriplugin.kube.podspec import Role
-from nriplugin.kube.quantity import milli
+from nriplugin.kube.container_sums import sum_containers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,32 +28,13 @@ def default_pod_requests(
     """
     if not given.limits:
         return given.requests
-    together = {
-        name: f"{total}m"
+    together = sum_containers(
+        containers, lambda one: default_requests(one.requests, one.limits)
+    )
+    # Thousandths, rounded up, are as fine as the API server keeps an amount.
+    filled = {
+        name: f"{math.ceil(together[name] * 1000)}m"
         for name in ("cpu", "memory")
-        if (total := _requested_together(name, containers)) is not None
+        if name in together
     }
-    return {**given.limits, **together, **given.requests}
-
-
-def _requested_together(name: str, containers: Sequence[ContainerSpec]) -> int | None:
-    """Return the most that is requested at one time, in thousandths; None if nothing.
-
-    Init containers run one at a time, each beside the sidecars before it; then the
-    others run, beside all sidecars.
-    """
-    sidecars = apps = peak = 0
-    found = False
-    for container in containers:
-        requests = default_requests(container.requests, container.limits)
-        if name not in requests:
-            continue
-        found = True
-        amount = milli(requests[name])
-        if container.role is Role.INIT:
-            peak = max(peak, sidecars + amount)
-        elif container.role is Role.SIDECAR:
-            sidecars += amount
-        else:
-            apps += amount
-    return max(peak, sidecars + apps) if found else None
+    return {**given.limits, **filled, **given.requests}

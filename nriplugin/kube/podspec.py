@@ -1,17 +1,23 @@
 """The parts of a pod's spec that decide its resources. Pure.
 
 Containers with their roles, requests and limits, the pod's own resources, and the
-runtime class.
+runtime class with its overhead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nriplugin.errors import ConfigError
-from nriplugin.kube.amounts import Amounts, Requirements, read_requirements
+from nriplugin.kube.amounts import (
+    Amounts,
+    Requirements,
+    read_amounts,
+    read_requirements,
+)
 
 
 class Role(StrEnum):
@@ -35,6 +41,7 @@ class ContainerSpec(NamedTuple):
 class PodSpec(NamedTuple):
     """Containers in the order in which they start, and the pod's own resources.
 
+    The overhead is that of the runtime class, which the API server puts into the spec.
     Ephemeral containers are apart from the others, because they cannot have resources
     and count neither for the QoS class nor for the sums of the pod.
     """
@@ -42,7 +49,21 @@ class PodSpec(NamedTuple):
     containers: tuple[ContainerSpec, ...]
     resources: Requirements | None
     runtime_class: str = ""
+    overhead: Amounts = MappingProxyType({})
     ephemeral: tuple[ContainerSpec, ...] = ()
+
+    @property
+    def has_own_resources(self) -> bool:
+        """Whether the pod itself has an amount of a resource that it may have."""
+        own = self.resources
+        return own is not None and any(
+            is_pod_level(name) for name in (*own.requests, *own.limits)
+        )
+
+
+def is_pod_level(name: str) -> bool:
+    """Say whether Kubernetes knows a resource on the level of a pod."""
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
 
 
 def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
@@ -67,7 +88,8 @@ def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
     if spec.get("resources") is not None:
         resources = read_requirements(spec["resources"], f"{where}.resources")
     ephemeral = (*_read_containers(spec, "ephemeralContainers", where),)
-    return PodSpec(containers, resources, runtime_class, ephemeral)
+    overhead = read_amounts(spec.get("overhead"), f"{where}.overhead")
+    return PodSpec(containers, resources, runtime_class, overhead, ephemeral)
 
 
 def _read_containers(
