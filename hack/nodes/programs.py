@@ -169,6 +169,16 @@ PROGRAMS = {
             },
             version=_OF_KUBERNETES,
         ),
+        # kubelet's own functions, for tests/interop: they print what kubelet would
+        # write. It has the modules of kubelet, with which it shares most packages.
+        Program(
+            name="kubelet-values",
+            module="kubelet-values",
+            about="about six minutes, some seconds after kubelet",
+            packages={"kubelet-values": "."},
+            version=_OF_KUBERNETES,
+            modfile="../kubernetes/go.mod",
+        ),
         # kubelet's own tests on a node, for hack/conformance.
         Program(
             name="e2e-node",

@@ -24,7 +24,6 @@ from nriplugin.kube.qos import QOSClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from fractions import Fraction
 
     from nriplugin.kube.capacity import NodeCapacity
     from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
@@ -98,7 +97,7 @@ def capacity_tree(
     if not settings.cgroups_per_qos:
         return CapacityTree(None, reserved)
     root = (*cgroup_components(settings.cgroup_root), KUBEPODS)
-    by_class = {qos: [] for qos in QOSClass}  # type: dict[QOSClass, list[CapacityCgroup]]
+    by_class: dict[QOSClass, list[CapacityCgroup]] = {qos: [] for qos in QOSClass}
     for pod in pods:
         one = _pod_cgroup(pod, node, settings, root, swap_bytes)
         assert one.qos is not None
@@ -266,7 +265,7 @@ def _pod_cgroup(
     )
 
 
-def _cpu_and_memory(totals: Mapping[str, Fraction]) -> CpuAndMemory:
+def _cpu_and_memory(totals: Mapping[str, int]) -> CpuAndMemory:
     return CpuAndMemory(milli_cpu(totals), memory_bytes(totals))
 
 

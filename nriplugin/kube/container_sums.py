@@ -2,8 +2,8 @@
 
 Init containers run one at a time, each beside the sidecars before it; then the others
 run, beside all sidecars. The sum is the most that is asked for at one time
-(AggregateContainerRequests in k8s.io/component-helpers/resource). Sums are exact:
-Kubernetes rounds the sum and not its parts.
+(AggregateContainerRequests in k8s.io/component-helpers/resource). Sums are in
+thousandths, to which the API server rounds each amount up.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.kube.podspec import Role
-from nriplugin.kube.quantity import parse
+from nriplugin.kube.quantity import milli
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from fractions import Fraction
 
     from nriplugin.kube.amounts import Amounts
     from nriplugin.kube.podspec import ContainerSpec
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 
 def sum_containers(
     containers: Sequence[ContainerSpec], amounts_of: Callable[[ContainerSpec], Amounts]
-) -> dict[str, Fraction]:
+) -> dict[str, int]:
     """Return the sum of each resource that any container has an amount of."""
-    sidecars: dict[str, Fraction] = {}
-    apps: dict[str, Fraction] = {}
-    peak: dict[str, Fraction] = {}
+    sidecars: dict[str, int] = {}
+    apps: dict[str, int] = {}
+    peak: dict[str, int] = {}
     for container in containers:
         for name, given in amounts_of(container).items():
-            amount = parse(given)
+            amount = milli(given)
             if container.role is Role.SIDECAR:
                 sidecars[name] = sidecars.get(name, 0) + amount
             elif container.role is Role.APP:
@@ -38,8 +37,11 @@ def sum_containers(
             else:
                 amount += sidecars.get(name, 0)
                 peak[name] = max(peak.get(name, amount), amount)
-    zero = parse(0)
     return {
+<<<<<<< HEAD
         name: max(sidecars.get(name, zero) + apps.get(name, zero), peak.get(name, zero))
+=======
+        name: max(sidecars.get(name, 0) + apps.get(name, 0), peak.get(name, 0))
+>>>>>>> w-arith
         for name in {**sidecars, **apps, **peak}
     }

@@ -5,7 +5,6 @@ They are in the pod's own `spec.resources`, beside those of its containers.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from nriplugin.kube.amounts import default_requests
@@ -31,10 +30,7 @@ def default_pod_requests(
     together = sum_containers(
         containers, lambda one: default_requests(one.requests, one.limits)
     )
-    # Thousandths, rounded up, are as fine as the API server keeps an amount.
     filled = {
-        name: f"{math.ceil(together[name] * 1000)}m"
-        for name in ("cpu", "memory")
-        if name in together
+        name: f"{together[name]}m" for name in ("cpu", "memory") if name in together
     }
     return {**given.limits, **filled, **given.requests}

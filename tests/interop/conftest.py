@@ -4,6 +4,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from nodes.programs import program
+from nodes.shell import NodeError
 from support.gopeers import (
     VERSIONS,
     CallLog,
@@ -35,6 +37,15 @@ def go_peers() -> Path:
         return build_go_peers()
     except GoPeersMissing as exc:
         need("go", str(exc))
+
+
+@pytest.fixture(scope="session")
+def kubelet_values() -> Path:
+    """The program that prints what kubelet's own functions make of pods."""
+    try:
+        return program("kubelet-values") / "kubelet-values"
+    except NodeError as exc:
+        need("go", str(exc).splitlines()[-1])
 
 
 @pytest.fixture(params=VERSIONS, scope="module")

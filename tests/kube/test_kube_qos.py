@@ -92,7 +92,8 @@ def test_pod_level_resources_decide_alone() -> None:
     assert qos_of(None, pod=EQUAL) is QOSClass.GUARANTEED
     assert qos_of(EQUAL, pod={"requests": {"cpu": "1"}}) is QOSClass.BURSTABLE
     assert qos_of(EQUAL, pod={"limits": {"cpu": "2"}}) is QOSClass.BURSTABLE
-    assert qos_of(EQUAL, pod={}) is QOSClass.BEST_EFFORT
+    # Since 1.37 an empty mapping is none.
+    assert qos_of(EQUAL, pod={}) is QOSClass.GUARANTEED
 
 
 def test_pod_level_requests_follow_the_containers_then_the_limits() -> None:
