@@ -38,10 +38,6 @@ def sum_containers(
                 amount += sidecars.get(name, 0)
                 peak[name] = max(peak.get(name, amount), amount)
     return {
-<<<<<<< HEAD
-        name: max(sidecars.get(name, zero) + apps.get(name, zero), peak.get(name, zero))
-=======
         name: max(sidecars.get(name, 0) + apps.get(name, 0), peak.get(name, 0))
->>>>>>> w-arith
         for name in {**sidecars, **apps, **peak}
     }
