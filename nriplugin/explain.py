@@ -21,19 +21,23 @@ from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
+from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.pod_qos import qos_class
+from nriplugin.kube.pod_values import pod_values
+from nriplugin.kube.podgroup import membership
 from nriplugin.kube.podspec import Role
 from nriplugin.kube.qos import QOSClass
 from nriplugin.kube.quantity import value
 from nriplugin.kube.sent import sent_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.settings import EngineConfig
     from nriplugin.kube.manifests import ManifestPod
+    from nriplugin.kube.podgroup_object import GroupObject
     from nriplugin.kube.podspec import ContainerSpec, PodSpec
     from nriplugin.kube.quantity import Quantity
 
@@ -107,7 +111,11 @@ class ExplainedContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPod:
-    """A pod; `cgroups` has the path of its cgroup for each cgroup driver."""
+    """A pod; `cgroups` has the path of its cgroup for each cgroup driver.
+
+    `path` is where in the object the pod's template is. `pod_v1` and `pod_v2` are what
+    a kubelet with default settings writes to the cgroup of the pod.
+    """
 
     kind: str
     name: str
@@ -118,14 +126,21 @@ class ExplainedPod:
     curve_evidence: str
     cgroups: dict[str, str]
     containers: tuple[ExplainedContainer, ...]
+    path: str
+    replicas: int | None
+    added_annotations: dict[str, str]  # those that a controller adds
+    pod_group: dict[str, object] | None
+    pod_v1: dict[str, str]
+    pod_v2: dict[str, str]
 
 
 def explain_pod(
     pod: ManifestPod,
     config: EngineConfig = DEFAULT_CONFIG,
     facts: model.NodeFacts = TYPICAL_NODE,
+    groups: Sequence[GroupObject] = (),
 ) -> ExplainedPod:
-    """Explain a pod and all of its containers.
+    """Explain a pod and all of its containers; the pod's PodGroup may be in `groups`.
 
     Raises:
         ConfigError: a number has no valid cgroup v2 value, or the UID no valid path.
@@ -144,6 +159,7 @@ def explain_pod(
         # the doors know.
         oci_runtime=oci_runtime_of(pod.spec.runtime_class),
     )
+    values = pod_values(pod.spec, qos, KubeletCapacitySettings())
     return ExplainedPod(
         kind=pod.kind,
         name=pod.name,
@@ -155,9 +171,25 @@ def explain_pod(
         cgroups={driver.value: cgroup_path(components, driver) for driver in Driver},
         containers=tuple(
             _explain_container(container, pod.spec, qos, subject, config, facts)
-            for container in pod.spec.containers
+            for container in (*pod.spec.containers, *pod.spec.ephemeral)
         ),
+        path=pod.path,
+        replicas=pod.replicas,
+        added_annotations=dict(pod.added),
+        pod_group=_group_of(pod, groups),
+        pod_v1=values.v1(),
+        pod_v2=values.v2(through_systemd=facts.driver == Driver.SYSTEMD.value),
     )
+
+
+def _group_of(
+    pod: ManifestPod, groups: Sequence[GroupObject]
+) -> dict[str, object] | None:
+    name = membership(pod.namespace or "", pod.labels, pod.annotations).group
+    for group in groups:
+        if name and (group.namespace, group.name) == (pod.namespace, name):
+            return group._asdict()
+    return None
 
 
 def explain_pods(
@@ -165,6 +197,7 @@ def explain_pods(
     source: str,
     config: EngineConfig = DEFAULT_CONFIG,
     facts: model.NodeFacts = TYPICAL_NODE,
+    groups: Sequence[GroupObject] = (),
 ) -> list[ExplainedPod]:
     """Explain the pods of a manifest; `source` names it in errors.
 
@@ -174,7 +207,7 @@ def explain_pods(
     explained = []
     for pod in pods:
         try:
-            explained.append(explain_pod(pod, config, facts))
+            explained.append(explain_pod(pod, config, facts, groups))
         except (ConfigError, HandlerFailed) as exc:
             raise ConfigError(f"{source}: {pod.kind} {pod.name}: {exc}") from exc
     return explained

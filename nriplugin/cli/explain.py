@@ -19,6 +19,7 @@ from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.explain import TYPICAL_NODE, explain_pods
 from nriplugin.kube.manifests import read_manifests
+from nriplugin.kube.node_object import read_node_memory
 from nriplugin.kube.quantity import value
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         ExplainedWrite,
     )
     from nriplugin.kube.manifests import Manifests
+    from nriplugin.kube.podgroup_object import GroupObject
 
 # The least widths of a label and of `file = value`: most containers then line up.
 LABEL_WIDTHS = (14,)
@@ -54,11 +56,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"configuration; `auto` is {curve_named(AUTO)} here)",
     )
     parser.add_argument("--config", metavar="FILE", help="configuration file, YAML")
-    parser.add_argument(
+    memory = parser.add_mutually_exclusive_group()
+    memory.add_argument(
         "--node-memory",
         metavar="QUANTITY",
-        help="the node's memory, such as 64Gi; needed for containers without a memory "
-        "limit, and to estimate memory requests from oom_score_adj as `run` does",
+        help="the memory of a node without reservations, such as 64Gi; needed for "
+        "containers without a memory limit, and to estimate memory requests from "
+        "oom_score_adj as `run` does",
+    )
+    memory.add_argument(
+        "--node",
+        metavar="FILE",
+        help="the Node object, as `kubectl get node NAME -o yaml` prints it; its "
+        "capacity and its allocatable memory are used in place of --node-memory",
     )
     parser.add_argument(
         "--driver",
@@ -94,37 +104,51 @@ def main(args: argparse.Namespace) -> int:
     facts = _facts(args)
     explained: list[ExplainedPod] = []
     skipped: list[str] = []
+    groups: list[GroupObject] = []
     for path in args.files:
         manifests = _read(path)
-        explained += explain_pods(manifests.pods, path, config, facts)
+        explained += explain_pods(manifests.pods, path, config, facts, manifests.groups)
+        groups += manifests.groups
         skipped += [f"{entry.kind} {entry.name}" for entry in manifests.skipped]
     if args.json:
         print_json([dataclasses.asdict(pod) for pod in explained], indent=2)
         return 0
     for one in explained:
         _print_pod(one)
+    for group in groups:
+        _print_group(group)
     if skipped:
         print_line(f"skipped, no pods: {', '.join(skipped)}")
-    elif not explained:
+    elif not explained and not groups:
         print_line("no pods")
     return 0
 
 
 def _facts(args: argparse.Namespace) -> NodeFacts:
     """Return the facts of the node that the options describe."""
-    memory = None
+    memory = allocatable = None
     if args.node_memory is not None:
-        memory = value(args.node_memory, "--node-memory")
+        memory = allocatable = value(args.node_memory, "--node-memory")
+    elif args.node is not None:
+        memory, allocatable = read_node_memory(_documents(args.node), args.node)
     return TYPICAL_NODE._replace(
         driver=args.driver,
         oci_runtime=args.oci_runtime,
         memory_capacity_bytes=memory,
-        memory_allocatable_bytes=memory,
+        memory_allocatable_bytes=allocatable,
         writable=not args.read_only,
     )
 
 
 def _read(path: str) -> Manifests:
+    documents = _documents(path)
+    try:
+        return read_manifests(documents)
+    except ConfigError as exc:
+        raise ConfigError(f"{path}: {exc}") from exc
+
+
+def _documents(path: str) -> list[object]:
     from nriplugin.documents import load_documents
 
     try:
@@ -133,11 +157,7 @@ def _read(path: str) -> Manifests:
         raise ConfigError(
             f"{path}: cannot be read: {exc.strerror}, expected a manifest"
         ) from exc
-    documents = load_documents(content, path)
-    try:
-        return read_manifests(documents)
-    except ConfigError as exc:
-        raise ConfigError(f"{path}: {exc}") from exc
+    return load_documents(content, path)
 
 
 def _print_pod(pod: ExplainedPod) -> None:
@@ -147,10 +167,34 @@ def _print_pod(pod: ExplainedPod) -> None:
         ("QoS class", pod.qos_class),
         ("curve", f"{pod.curve} ({pod.curve_evidence})"),
         *pod.cgroups.items(),
+        ("kubelet writes", _joined(pod.pod_v2)),
     ]
+    if pod.path not in ("", "spec.template"):
+        facts.insert(0, ("template", pod.path))
+    if pod.replicas is not None:
+        facts.append(("replicas", str(pod.replicas)))
+    if pod.added_annotations:
+        facts.append(("annotations", _joined(pod.added_annotations)))
     print_table(facts, widths=LABEL_WIDTHS, indent=2)
     for container in pod.containers:
         _print_container(container)
+    print_line()
+
+
+def _print_group(group: GroupObject) -> None:
+    name = group.name if group.namespace is None else f"{group.namespace}/{group.name}"
+    print_line(f"PodGroup {name}")
+    facts = [
+        ("min members", str(group.min_member)),
+        ("of tasks", _joined(group.min_task_member)),
+        ("min resources", _joined(group.min_resources)),
+        ("queue", group.queue),
+        ("priority class", group.priority_class or "none"),
+        ("phase", group.phase),
+    ]
+    if group.job:
+        facts.append(("made for", f"the Volcano Job {group.job}"))
+    print_table(facts, widths=LABEL_WIDTHS, indent=2)
     print_line()
 
 

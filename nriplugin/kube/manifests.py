@@ -1,8 +1,9 @@
 """From the documents of a manifest to the pods that they describe. Pure.
 
-The caller reads the file and parses the YAML. A workload stands for one of its pods.
-Kinds without pods are returned as skipped, and so are kinds of other API groups that
-only share a name, such as Volcano's Job.
+The caller reads the file and parses the YAML. A workload stands for one of its pods,
+and a Volcano Job for one pod of each task. In an object of any other kind the templates
+of pods are searched for, so that the workloads of operators are understood, too. An
+object without any is returned as skipped.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from nriplugin.errors import ConfigError
+from nriplugin.kube.podgroup_object import GroupObject, group_of_volcano_job, read_group
 from nriplugin.kube.podspec import PodSpec, read_pod_spec
+from nriplugin.kube.templates import Template, find_templates, stated_replicas
+from nriplugin.kube.volcano_jobs import API_GROUP, task_pods
 
 # Used for a pod that has no UID yet, because it gets one when it is created.
 UID_PLACEHOLDER = "<uid>"
@@ -35,7 +39,10 @@ _MAX_DEPTH = 4
 
 
 class ManifestPod(NamedTuple):
-    """A pod, named after the object that it comes from."""
+    """A pod, named after the object that it comes from.
+
+    A pod of a Volcano Job has the name that Volcano gives it.
+    """
 
     kind: str
     name: str
@@ -44,6 +51,9 @@ class ManifestPod(NamedTuple):
     spec: PodSpec
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    path: str = ""  # where in the object its template is
+    replicas: int | None = None  # how many such pods the object says there are
+    added: Mapping[str, str] = {}  # annotations that a controller adds
 
 
 class Skipped(NamedTuple):
@@ -55,10 +65,14 @@ class Skipped(NamedTuple):
 
 
 class Manifests(NamedTuple):
-    """The pods and the skipped objects, in the order of the documents."""
+    """The pods, the skipped objects and the PodGroups, in the order of the documents.
+
+    Among the PodGroups are those that Volcano would make for its Jobs.
+    """
 
     pods: list[ManifestPod]
     skipped: list[Skipped]
+    groups: list[GroupObject]
 
 
 class _Object(NamedTuple):
@@ -75,18 +89,47 @@ def read_manifests(documents: Iterable[object]) -> Manifests:
         ConfigError: a document is not a Kubernetes object, or a pod is malformed; the
             error says which one and where.
     """
-    found = Manifests([], [])
+    found = Manifests([], [], [])
     for number, document in enumerate(documents, start=1):
         if document is None:  # nothing between two `---`, as templates leave behind
             continue
         for entry in _flatten(number, f"document {number}", document, None):
-            group = str(entry.content.get("apiVersion", "")).rpartition("/")[0]
-            if entry.kind in _TEMPLATES and group in _GROUPS:
-                found.pods.append(_read_pod(entry))
-            else:
-                name = _name_in(_metadata(entry.content))
-                found.skipped.append(Skipped(number, entry.kind, name))
+            _add_object(entry, found)
     return found
+
+
+def _add_object(entry: _Object, found: Manifests) -> None:
+    metadata = _metadata(entry.content)
+    name = _name_in(metadata)
+    where = f"{entry.where} ({entry.kind} {name})"
+    group = str(entry.content.get("apiVersion", "")).rpartition("/")[0]
+    if entry.kind in _TEMPLATES and group in _GROUPS:
+        template = _template_at(entry, _TEMPLATES[entry.kind], where)
+        found.pods.append(_pod_of(entry, template, where))
+    elif (entry.kind, group) == ("Job", API_GROUP):
+        _add_volcano_job(entry, name, where, found)
+    elif (entry.kind, group) == ("PodGroup", "scheduling.volcano.sh"):
+        found.groups.append(read_group(entry.content, name, where))
+    elif templates := find_templates(entry.content, where):
+        found.pods.extend(_pod_of(entry, one, where) for one in templates)
+    else:
+        found.skipped.append(Skipped(entry.document, entry.kind, name))
+
+
+def _add_volcano_job(entry: _Object, name: str, where: str, found: Manifests) -> None:
+    uid = str(_metadata(entry.content).get("uid") or UID_PLACEHOLDER)
+    tasks = task_pods(entry.content, name, uid, where)
+    for task in tasks:
+        pod = _pod_of(entry, task.template, where)
+        found.pods.append(
+            pod._replace(
+                name=task.name,
+                labels={**pod.labels, **task.labels},
+                annotations={**pod.annotations, **task.annotations},
+                added=task.annotations,
+            )
+        )
+    found.groups.append(group_of_volcano_job(entry.content, name, uid, where))
 
 
 def _flatten(
@@ -114,34 +157,46 @@ def _flatten(
         )
 
 
-def _read_pod(entry: _Object) -> ManifestPod:
-    metadata = _metadata(entry.content)
-    name = _name_in(metadata)
-    where = f"{entry.where} ({entry.kind} {name})"
-    path = (*_TEMPLATES[entry.kind], "spec")
-    content: Any = entry.content
+def _template_at(entry: _Object, path: tuple[str, ...], where: str) -> Template:
+    """Return the template of a kind whose template has a fixed place.
+
+    The template of a Pod is the Pod.
+    """
+    holder: Mapping[str, Any] = {}
+    content = entry.content
     for key in path:
-        content = content.get(key)
+        holder, content = content, content.get(key) or {}
         if not isinstance(content, Mapping):
-            raise ConfigError(
-                f"{where}: {'.'.join(path)}: "
-                f"{'missing' if content is None else repr(content)[:60]}, "
-                "expected the spec of a pod"
-            )
+            raise _no_spec(where, (*path, "spec"), content)
+    return Template(".".join(path), content, stated_replicas(holder))
+
+
+def _pod_of(entry: _Object, template: Template, where: str) -> ManifestPod:
+    path = (*([template.path] if template.path else []), "spec")
+    spec = template.content.get("spec")
+    if not isinstance(spec, Mapping):
+        raise _no_spec(where, path, spec)
+    metadata = _metadata(entry.content)
     namespace = metadata.get("namespace")
     # Labels and annotations are those of the pod, not of the workload.
-    own: Any = entry.content
-    for key in _TEMPLATES[entry.kind]:
-        own = own[key]
-    own = _metadata(own)
+    own = _metadata(template.content)
     return ManifestPod(
         kind=entry.kind,
-        name=name,
+        name=_name_in(metadata),
         namespace=None if namespace is None else str(namespace),
-        uid=_uid_in(metadata) if entry.kind == "Pod" else UID_PLACEHOLDER,
-        spec=read_pod_spec(content, f"{where}: {'.'.join(path)}"),
+        uid=UID_PLACEHOLDER if template.path else _uid_in(metadata),
+        spec=read_pod_spec(spec, f"{where}: {'.'.join(path)}"),
         labels=_texts(own.get("labels")),
         annotations=_texts(own.get("annotations")),
+        path=template.path,
+        replicas=template.replicas,
+    )
+
+
+def _no_spec(where: str, path: tuple[str, ...], found: object) -> ConfigError:
+    shown = "missing" if found is None else repr(found)[:60]
+    return ConfigError(
+        f"{where}: {'.'.join(path)}: {shown}, expected the spec of a pod"
     )
 
 

@@ -12,7 +12,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nriplugin.errors import ConfigError
-from nriplugin.kube.amounts import Amounts, Requirements, read_amounts, read_requirements
+from nriplugin.kube.amounts import (
+    Amounts,
+    Requirements,
+    read_amounts,
+    read_requirements,
+)
 
 
 class Role(StrEnum):
@@ -21,6 +26,7 @@ class Role(StrEnum):
     INIT = "init"  # before the others, one at a time
     SIDECAR = "sidecar"  # an init container that is always restarted, beside the others
     APP = "app"
+    EPHEMERAL = "ephemeral"  # added to a running pod to debug it
 
 
 class ContainerSpec(NamedTuple):
@@ -36,12 +42,15 @@ class PodSpec(NamedTuple):
     """Containers in the order in which they start, and the pod's own resources.
 
     The overhead is that of the runtime class, which the API server puts into the spec.
+    Ephemeral containers are apart from the others, because they cannot have resources
+    and count neither for the QoS class nor for the sums of the pod.
     """
 
     containers: tuple[ContainerSpec, ...]
     resources: Requirements | None
     runtime_class: str = ""
     overhead: Amounts = MappingProxyType({})
+    ephemeral: tuple[ContainerSpec, ...] = ()
 
     @property
     def has_own_resources(self) -> bool:
@@ -60,10 +69,9 @@ def is_pod_level(name: str) -> bool:
 def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
     """Read a pod's `spec`.
 
-    Ephemeral containers are left out: they cannot have resources.
-
     Raises:
-        ConfigError: there are no containers, or one is malformed; the error says where.
+        ConfigError: there are no containers, one is malformed, or an ephemeral one has
+            resources; the error says where.
     """
     if not spec.get("containers"):
         raise ConfigError(f"{where}.containers: missing, expected at least one")
@@ -79,8 +87,9 @@ def read_pod_spec(spec: Mapping[str, Any], where: str) -> PodSpec:
     resources = None
     if spec.get("resources") is not None:
         resources = read_requirements(spec["resources"], f"{where}.resources")
+    ephemeral = (*_read_containers(spec, "ephemeralContainers", where),)
     overhead = read_amounts(spec.get("overhead"), f"{where}.overhead")
-    return PodSpec(containers, resources, runtime_class, overhead)
+    return PodSpec(containers, resources, runtime_class, overhead, ephemeral)
 
 
 def _read_containers(
@@ -96,9 +105,14 @@ def _read_containers(
         name = entry.get("name")
         if not isinstance(name, str) or not name:
             raise ConfigError(f"{here}.name: {name!r}, expected a name")
-        role = Role.APP
+        role = Role.EPHEMERAL if key == "ephemeralContainers" else Role.APP
         if key == "initContainers":
             always = entry.get("restartPolicy") == "Always"
             role = Role.SIDECAR if always else Role.INIT
         given = read_requirements(entry.get("resources"), f"{here}.resources")
+        if role is Role.EPHEMERAL and (given.requests or given.limits):
+            raise ConfigError(
+                f"{here}.resources: {entry['resources']!r:.60}, "
+                "expected none: an ephemeral container has no resources"
+            )
         yield ContainerSpec(name, role, given.requests, given.limits)

@@ -45,6 +45,7 @@ Deployment shop/web
   cgroupfs        /kubepods/burstable/pod<uid>
   systemd         /kubepods.slice/kubepods-burstable.slice/\
 kubepods-burstable-pod<uid>.slice
+  kubelet writes  cpu.weight 24, memory.max 1140850688
   container proxy (sidecar)
     requests        cpu 0.1, memory 64Mi (cpu, memory from limits)
     limits          cpu 0.1, memory 64Mi
@@ -330,3 +331,86 @@ def test_a_wrong_configuration_is_a_mistake_of_the_users(tmp_path: Path) -> None
     done = explain("--config", config, "-", stdin=POD)
     assert (done.returncode, done.stdout) == (2, "")
     assert "$.cpuBurst.percent" in done.stderr
+
+
+WORKLOADS = """\
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: train, namespace: ml, uid: 5f3c}
+spec:
+  minAvailable: 3
+  queue: research
+  tasks:
+  - name: worker
+    replicas: 2
+    template:
+      spec:
+        containers: [{name: app, resources: {limits: {cpu: 1, memory: 1Gi}}}]
+        ephemeralContainers: [{name: debug}]
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: mnist}
+spec:
+  pytorchReplicaSpecs:
+    Worker: {replicas: 3, template: {spec: {containers: [{name: pytorch}]}}}
+"""
+
+
+def test_workloads_of_operators_are_explained() -> None:
+    """Volcano's Job has its annotations and its PodGroup, others their path."""
+    text = explain("-", stdin=WORKLOADS).stdout
+    assert "Job ml/train-worker-0\n  template        spec.tasks[0].template\n" in text
+    assert "scheduling.k8s.io/group-name train-5f3c" in text
+    assert "  template        spec.pytorchReplicaSpecs.Worker.template\n" in text
+    assert "PodGroup ml/train-5f3c\n  min members     3\n" in text
+    assert "container debug (ephemeral)" in text
+    train, mnist = json.loads(explain("--json", "-", stdin=WORKLOADS).stdout)
+    assert (train["replicas"], train["qos_class"]) == (2, "Guaranteed")
+    assert train["added_annotations"]["volcano.sh/task-spec"] == "worker"
+    assert train["pod_group"]["min_member"] == 3
+    assert train["pod_v1"]["cpu.cfs_quota_us"] == "100000"
+    assert train["pod_v2"]["cpu.weight"] == "39"
+    _, debug = train["containers"]
+    assert (debug["role"], debug["sent"]["cpu.shares"]) == ("ephemeral", 2)
+    assert (mnist["pod_group"], mnist["replicas"]) == (None, 3)
+
+
+NODE = """\
+apiVersion: v1
+kind: Node
+metadata: {name: worker-1}
+status:
+  capacity: {cpu: "8", memory: 67108864Ki}
+  allocatable: {cpu: 7500m, memory: 33554432Ki}
+"""
+
+
+def test_capacity_and_allocatable_come_from_the_node(tmp_path: Path) -> None:
+    """The OOM score is one of the capacity, memory.high one of what is allocatable."""
+    config, node = tmp_path / "config.yaml", tmp_path / "node.yaml"
+    config.write_text("memoryQoS: {enabled: true}")
+    node.write_text(NODE)
+    pod = POD.replace(", memory: 1Gi", "").replace("memory: 256Mi", "memory: 4Gi")
+    done = explain("--json", "--config", config, "--node", node, "-", stdin=pod)
+    [app] = json.loads(done.stdout)[0]["containers"]
+    [high] = [one for one in app["files"] if one["file"] == "memory.high"]
+    assert 28 << 30 < int(high["value"]) < 32 << 30
+    assert "oom_score_adj 938" in high["source"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (POD, "expected one object of kind Node"),
+        (NODE.replace("33554432Ki", "x"), "status.allocatable.memory: 'x', expected"),
+        ("kind: Node", "status.capacity.memory: None, expected a quantity"),
+    ],
+)
+def test_a_wrong_node_is_named(tmp_path: Path, text: str, message: str) -> None:
+    """The line has the file and the field."""
+    node = tmp_path / "node.yaml"
+    node.write_text(text)
+    done = explain("--node", node, "-", stdin=POD)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{node}: {message}" in done.stderr

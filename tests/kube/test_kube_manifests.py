@@ -64,7 +64,7 @@ def test_containers_come_in_the_order_of_their_start() -> None:
             {"name": "setup"},
             {"name": "proxy", "restartPolicy": "Always"},
         ],
-        "ephemeralContainers": [{"name": "debug"}],
+        "ephemeralContainers": [{"name": "debug", "resources": {}}],
     }
     [only] = read_manifests([pod(spec=spec)]).pods
     assert [(entry.name, entry.role.value) for entry in only.spec.containers] == [
@@ -74,6 +74,7 @@ def test_containers_come_in_the_order_of_their_start() -> None:
     ]
     assert only.spec.containers[2].limits == {"cpu": 1}
     assert only.spec.containers[2].requests == {}
+    assert only.spec.ephemeral == (ContainerSpec("debug", Role.EPHEMERAL, {}, {}),)
 
 
 def test_requests_default_to_limits() -> None:
@@ -92,10 +93,10 @@ def test_lists_are_opened() -> None:
 
 def test_what_has_no_pods_is_skipped_and_named() -> None:
     """Other kinds and other groups' kinds of the same name are skipped."""
-    volcano = {"kind": "Job", "apiVersion": "batch.volcano.sh/v1alpha1"}
+    other = {"kind": "Job", "apiVersion": "nomad.example.com/v1"}
     service = {"kind": "Service", "metadata": {"name": "web"}}
     items = {"kind": "List", "items": [service]}
-    found = read_manifests([None, service, volcano, items])
+    found = read_manifests([None, service, other, items])
     assert found.pods == []
     assert found.skipped == [
         Skipped(2, "Service", "web"),
@@ -149,6 +150,17 @@ CONTAINERS = "document 1 (Pod web): spec.containers"
         (
             with_resources({"requests": {"cpu": "10P"}}),
             "requests.cpu: '10P', expected at most 9223372036854775",
+        ),
+        (
+            pod(
+                spec={
+                    **POD_SPEC,
+                    "ephemeralContainers": [
+                        {"name": "debug", "resources": {"limits": {"cpu": 1}}}
+                    ],
+                }
+            ),
+            "spec.ephemeralContainers[0].resources: {'limits': {'cpu': 1}}, expected",
         ),
         (
             with_resources({"requests": {"cpu": 2}, "limits": {"cpu": "1"}}),

@@ -71,11 +71,13 @@ class ControlService:
 
         documents = load_documents(manifest, _SOURCE)
         try:
-            pods = read_manifests(documents).pods
+            found = read_manifests(documents)
         except ConfigError as exc:
             raise ConfigError(f"{_SOURCE}: {exc}") from exc
         plan = self._process.lifecycle.plan
-        explained = explain_pods(pods, _SOURCE, plan.config, plan.facts)
+        explained = explain_pods(
+            found.pods, _SOURCE, plan.config, plan.facts, found.groups
+        )
         plain = [dataclasses.asdict(pod) for pod in explained]
         return control.ExplainResponse(json=json.dumps(plain, indent=2))
 
