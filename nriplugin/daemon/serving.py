@@ -93,6 +93,8 @@ def run_process(
         stack.enter_context(stopping_on_signals(end))
         lock = stack.enter_context(_lock_of(process, instance))
         stack.enter_context(closing(served))
+        if process.checkpoint_watch is not None:
+            stack.callback(process.checkpoint_watch.stop)
         watch = None
         if process.config.path:
             watch = _read_configuration(process, served, notifier)
