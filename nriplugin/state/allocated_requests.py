@@ -56,12 +56,21 @@ class AllocatedRequests:
         self._lock = threading.Lock()
         self._scheduled = False
         # Begins to watch the checkpoint of a path, or ends that; set by the daemon.
-        self.watch: Callable[[str | None], None] = _nobody
+        self.watch: Callable[[str | None], None] | None = None
+        # Whether the checkpoint is watched. Doors then keep what a decision that no
+        # message asks for depends on.
+        self.watched = False
         # Carries out a correction on the background thread; a door that can ask the
         # runtime for it sets another one.
         self.correct: Callable[[Correction], None] = self._write
         # Returns the pod of an entry with its labels and annotations, if it is kept.
         self.read_pod: Callable[[PodEntry], Pod | None] = _described
+
+    def configure(self, path: str | None) -> None:
+        """Watch the checkpoint of a path, or with None end that."""
+        if self.watch is not None:
+            self.watched = path is not None
+            self.watch(path)
 
     def publish(self, requests: Mapping[str, Mapping[str, int]]) -> None:
         """Put the content of the checkpoint in force: pod UID -> container -> bytes."""
@@ -70,7 +79,7 @@ class AllocatedRequests:
 
     def with_request(self, pod: Pod, container: Container, plan: Plan) -> Container:
         """Return a container with the request that kubelet has allocated to it."""
-        if not plan.uses_requests:
+        if not (self._requests and plan.uses_requests):
             return container
         amount = self._requests.get(pod.uid, _NONE).get(container.name)
         if amount == container.allocated_request_bytes:
@@ -189,7 +198,3 @@ def _container(entry: ContainerEntry) -> Container | None:
 
 def _described(pod: PodEntry) -> Pod | None:
     return pod.described
-
-
-def _nobody(path: str | None) -> None:
-    """Watch nothing."""

@@ -53,9 +53,8 @@ class PodEntry(NamedTuple):
     # The pod with its labels and annotations. Only the CRI door needs it: an update
     # over CRI, unlike one over NRI, does not repeat them.
     described: Pod | None = None
-    # The pod as the NRI door got it, which it keeps where memory requests count: these
-    # may change without a message that repeats the pod. Decoded, it would take several
-    # times the memory.
+    # The pod as bytes, kept by the NRI door where memory requests may change without a
+    # message that repeats the pod. Decoded, it would take several times the memory.
     message: bytes = b""
 
     @property

@@ -185,7 +185,7 @@ class Lifecycle:
             self.plans.apply(config.engine)
             self.config = config
             self.shadow.configure(config.engine)
-            self.requests.watch(config.checkpoint_path)
+            self.requests.configure(config.checkpoint_path)
 
     def effective(self, config: Config) -> Config:
         """Return the configuration that a given one leads to in this process."""

@@ -109,7 +109,8 @@ class Adoption:
         self._load_records(before.values(), existing_ids)
         plan = lifecycle.plan
         by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
-        kept = {p.id: p.SerializeToString() for p in pods} if plan.uses_requests else {}
+        keep = lifecycle.requests.watched
+        kept = {pod.id: pod.SerializeToString() for pod in pods} if keep else {}
         entries = {
             i: summarise_pod(i, pod, message=kept.get(i, b""))
             for i, pod in by_id.items()

@@ -183,7 +183,7 @@ class NodePlugin(Plugin):
             pod = NO_POD
         else:
             pod = read_pod(decode_pod(request.pod), plan.curves)
-            keep = plan.uses_requests
+            keep = lifecycle.requests.watched
             if known_pod is None or (keep and not known_pod.message):
                 known_pod = pod_entry(sandbox_id, pod, request.pod, keep=keep)
                 lifecycle.inventory.put_pod(known_pod)
@@ -229,7 +229,7 @@ class NodePlugin(Plugin):
             # `fallback_update` has answered the runtime in its place.
             return None
         changes = decision.files or decision.writes or entry.ours or decision.shadow
-        if changes or plan.uses_requests:
+        if changes or lifecycle.requests.watched:
             become = after_update(entry, container, asked, decision)
             begin = lifecycle.pending.updates.begin
             update = begin(entry, become, decision.writes, noted)
@@ -342,7 +342,7 @@ def existing(
     container = read_existing(message)
     container = lifecycle.requests.with_request(pod, container, plan)
     entry = lifecycle.inventory.get(message.id)
-    keep = plan.uses_requests
+    keep = lifecycle.requests.watched
     if entry is None or (keep and not entry.pod.message):
         of_pod = pod_entry(message.pod_sandbox_id, pod, request.pod, keep=keep)
         entry = (entry or existing_entry(message, of_pod))._replace(pod=of_pod)
