@@ -49,8 +49,13 @@ TYPICAL_NODE = model.NodeFacts(
 
 
 REQUEST_NOTE = (
-    "the memory request is the manifest's; NRI carries none, so there it is estimated "
-    "from oom_score_adj and the node's memory, as --node-memory shows"
+    "the memory request is the manifest's; NRI carries none, so there it is read from "
+    "kubelet's checkpoint, and without that estimated from oom_score_adj and the "
+    "node's memory, as --node-memory shows"
+)
+ESTIMATE_NOTE = (
+    "the memory request is estimated, as on a node where kubelet's checkpoint cannot "
+    "be read; without --node-memory it is the manifest's"
 )
 # The handlers that need a memory request.
 _USE_MEMORY_REQUEST = frozenset({"memoryQoS", "memoryQoSLevel"})
@@ -245,7 +250,7 @@ def _explain_container(
         clamped=tuple(one._asdict() for one in conversion.clamped)
         if conversion
         else (),
-        notes=() if capacity else _notes(decision, qos),
+        notes=_notes(decision, qos, ESTIMATE_NOTE if capacity else REQUEST_NOTE),
     )
 
 
@@ -267,8 +272,8 @@ def _scored_request(container: ContainerSpec, spec: PodSpec) -> int:
     return max(own, min(apps))
 
 
-def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:
-    """Return the note that a live node only estimates the memory request.
+def _notes(decision: Decision, qos: QOSClass, note: str) -> tuple[str, ...]:
+    """Return the note about where a live node has the memory request from.
 
     It concerns Burstable pods alone: in the other classes, the class determines the
     request.
@@ -279,7 +284,7 @@ def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:
         return ()
     if any(decision.why(file).confidence == STATED for file in decision.files):
         return ()
-    return (REQUEST_NOTE,)
+    return (note,)
 
 
 def _files(decision: Decision) -> tuple[ExplainedFile, ...]:

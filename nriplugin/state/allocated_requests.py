@@ -79,7 +79,7 @@ class AllocatedRequests:
 
     def with_request(self, pod: Pod, container: Container, plan: Plan) -> Container:
         """Return a container with the request that kubelet has allocated to it."""
-        if not (self._requests and plan.uses_requests):
+        if not plan.uses_requests:
             return container
         amount = self._requests.get(pod.uid, _NONE).get(container.name)
         if amount == container.allocated_request_bytes:
