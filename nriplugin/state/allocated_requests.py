@@ -16,6 +16,7 @@ values until its next update.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nriplugin.convert import Resources
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 # How long after a change of the checkpoint containers are compared with it, and how
 # long until they are compared again if one could not be corrected just then.
 SETTLED_S = 1.0
+# How many containers are corrected each time. After an upgrade of kubelet or nriplugin
+# all containers of a node may differ, and their runtime has other work to do.
+MAX_AT_ONCE = 20
 
 _NOTHING_ASKED = Resources()
 
@@ -98,18 +102,17 @@ class AllocatedRequests:
         plan = lifecycle.plan
         if plan.silent or not plan.uses_requests:
             return
-        again = False
+        again, corrected = False, 0
         for entry in lifecycle.inventory.snapshot().values():
             amount = self._requests.get(entry.pod.uid, _NONE).get(entry.name)
             if amount is None or amount == entry.allocated_request_bytes:
                 continue
-            if not entry.started or entry.id in lifecycle.pending.updates.under_way:
+            under_way = entry.id in lifecycle.pending.updates.under_way
+            if under_way or not entry.started or corrected == MAX_AT_ONCE:
                 again = True
                 continue
-            try:
-                self._follow_one(entry, amount, plan)
-            except HandlerFailed:
-                continue  # the container runs, so its values stay as they are
+            with suppress(HandlerFailed):  # it runs, so its values stay as they are
+                corrected += self._follow_one(entry, amount, plan)
         if again:
             self.follow_later()
 
@@ -121,31 +124,33 @@ class AllocatedRequests:
             self._scheduled = True
         self._lifecycle.scheduler.after(SETTLED_S, self.follow)
 
-    def _follow_one(self, entry: ContainerEntry, amount: int, plan: Plan) -> None:
+    def _follow_one(self, entry: ContainerEntry, amount: int, plan: Plan) -> bool:
+        """Decide about a container with its request; return whether values change."""
         lifecycle = self._lifecycle
         newest = lifecycle.inventory.pod(entry.pod.id) or entry.pod
         pod = self.read_pod(newest) or self.read_pod(entry.pod)
         container = entry.kept or _container(entry)
         if pod is None or container is None:
-            return  # an update will decide with the request
+            return False  # an update will decide with the request
         pod = pod._replace(curve=plan.curves.get(pod.uid))
         container = container._replace(allocated_request_bytes=amount)
         owned = lifecycle.own(entry, pod, container, None, plan)
         if not (owned.ours or owned.decided_at):
-            return  # it was created without nriplugin, and `adopt` gives it values
+            return False  # it was created without nriplugin: `adopt` gives it values
         container = lifecycle.with_ownership(container, owned, plan)
         decision = self._decision(owned, pod, container, plan)
         if decision.refused or decision.warnings:
             lifecycle.log.note(entry.path, decision)
         one = _correction(entry, owned, decision, amount)
-        if one.files or one.writes:
-            self.correct(one)
-        else:
+        if not (one.files or one.writes):
             lifecycle.inventory.change(entry, one.become)
+            return False
+        self.correct(one)
         become = lifecycle.inventory.get(entry.id)
         if become is not None and become is not entry:
             text = f"memory request {amount} from {CHECKPOINT}"
             lifecycle.events.note(EventKind.UPDATED, become, text)
+        return True
 
     def _decision(
         self, entry: ContainerEntry, pod: Pod, container: Container, plan: Plan

@@ -14,6 +14,7 @@ from support.trees import UID
 from nriplugin.daemon import checkpoint_watch
 from nriplugin.daemon.checkpoint_watch import CheckpointWatch
 from nriplugin.node import directory_events
+from nriplugin.node.kubelet_checkpoint import KubeletCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +145,7 @@ def test_a_disk_that_hangs_delays_nobody_but_the_thread(
         ends.wait()
         return True
 
-    monkeypatch.setattr(checkpoint_watch.KubeletCheckpoint, "look", look)
+    monkeypatch.setattr(KubeletCheckpoint, "look", look)
     published.watch.configure(PATH)
     assert hanging.wait(30)
     published.watch.configure(None)

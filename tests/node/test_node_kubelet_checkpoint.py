@@ -9,7 +9,6 @@ import pytest
 from support.checkpoints import checkpoint_text, replace
 from support.trees import UID
 
-from nriplugin.node import kubelet_checkpoint
 from nriplugin.node.directory_events import DirectoryEvents
 from nriplugin.node.kubelet_checkpoint import KubeletCheckpoint
 
@@ -94,7 +93,7 @@ def test_a_file_that_may_not_be_read_is_counted_once(
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(kubelet_checkpoint.os, "open", refuse)
+        patch.setattr(os, "open", refuse)
         for _ in range(3):
             assert not checkpoint.look()
     assert (checkpoint.problem, checkpoint.failures) == ("Permission denied", 1)

@@ -1,4 +1,4 @@
-"""Checkpoints of kubelet's: the file `allocated_pods_state`, written as kubelet does."""
+"""kubelet's checkpoint: the file `allocated_pods_state`, written as kubelet does."""
 
 from __future__ import annotations
 
