@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--node-memory",
         metavar="QUANTITY",
         help="the node's memory, such as 64Gi; needed for containers without a memory "
-        "limit, and to estimate memory requests from oom_score_adj as `run` does",
+        "limit, and to estimate memory requests that are in no checkpoint of kubelet's",
     )
     parser.add_argument(
         "--driver",
@@ -83,11 +83,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Explain every pod of every file; nothing is printed if a file has a mistake."""
-    config = DEFAULT_CONFIG
+    config, checkpoint = DEFAULT_CONFIG, True
     if args.config is not None:
         from nriplugin.config import read_config
 
-        config = read_config(args.config).engine
+        read = read_config(args.config)
+        config, checkpoint = read.engine, read.kubelet_checkpoint.enabled
     if args.curve is not None:
         curve = None if args.curve == AUTO else Curve(args.curve)
         config = config._replace(curve=curve)
@@ -96,7 +97,9 @@ def main(args: argparse.Namespace) -> int:
     skipped: list[str] = []
     for path in args.files:
         manifests = _read(path)
-        explained += explain_pods(manifests.pods, path, config, facts)
+        explained += explain_pods(
+            *(manifests.pods, path, config, facts), checkpoint=checkpoint
+        )
         skipped += [f"{entry.kind} {entry.name}" for entry in manifests.skipped]
     if args.json:
         print_json([dataclasses.asdict(pod) for pod in explained], indent=2)

@@ -81,6 +81,11 @@ class AllocatedRequests:
         self._requests = requests
         self.follow_later()
 
+    @property
+    def known(self) -> bool:
+        """Whether a checkpoint has been read."""
+        return bool(self._requests)
+
     def with_request(self, pod: Pod, container: Container, plan: Plan) -> Container:
         """Return a container with the request that kubelet has allocated to it."""
         if not plan.uses_requests:

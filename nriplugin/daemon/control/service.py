@@ -74,8 +74,12 @@ class ControlService:
             pods = read_manifests(documents).pods
         except ConfigError as exc:
             raise ConfigError(f"{_SOURCE}: {exc}") from exc
-        plan = self._process.lifecycle.plan
-        explained = explain_pods(pods, _SOURCE, plan.config, plan.facts)
+        lifecycle = self._process.lifecycle
+        plan = lifecycle.plan
+        explained = explain_pods(
+            *(pods, _SOURCE, plan.config, plan.facts),
+            checkpoint=lifecycle.requests.known,
+        )
         plain = [dataclasses.asdict(pod) for pod in explained]
         return control.ExplainResponse(json=json.dumps(plain, indent=2))
 
