@@ -35,6 +35,8 @@ MAX_BYTES = 8 << 20
 
 _CONTAINERS = "ContainerResources"
 
+_SHIFTS = {"Ki": 10, "Mi": 20, "Gi": 30}
+
 
 class _CheckpointFile(msgspec.Struct):
     data: str
@@ -102,6 +104,11 @@ def _requests(pod: dict[str, Any], amounts: dict[str, int]) -> dict[str, int]:
 def _amount(memory: str, container: str, amounts: dict[str, int]) -> int:
     amount = amounts.get(memory)
     if amount is None:
-        amount = value(memory, f"{container:.80}: requests.memory")
+        # As kubelet writes nearly all requests: much faster than a fraction.
+        digits, shift = memory[:-2], _SHIFTS.get(memory[-2:])
+        if shift and digits.isascii() and digits.isdecimal() and len(digits) < 10:
+            amount = int(digits) << shift
+        else:
+            amount = value(memory, f"{container:.80}: requests.memory")
         amounts[memory] = amount = min(amount, MAX_INT64)
     return amount

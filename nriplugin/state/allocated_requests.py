@@ -48,6 +48,7 @@ SETTLED_S = 1.0
 MAX_AT_ONCE = 20
 
 _NOTHING_ASKED = Resources()
+_FIELD = Container._fields.index("allocated_request_bytes")
 
 
 class AllocatedRequests:
@@ -93,7 +94,8 @@ class AllocatedRequests:
         amount = self._requests.get(pod.uid, _NONE).get(container.name)
         if amount == container.allocated_request_bytes:
             return container
-        return container._replace(allocated_request_bytes=amount)
+        # Every container start comes here, and `_replace` takes several times as long.
+        return Container._make((*container[:_FIELD], amount, *container[_FIELD + 1 :]))
 
     def follow(self) -> None:
         """Correct the containers whose request is another one by now.

@@ -95,6 +95,25 @@ def test_nesting_without_end_is_refused() -> None:
         parse_allocations(json.dumps({"data": deep}).encode())
 
 
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ("0", 0),
+        ("64Mi", 64 * MIB),
+        ("0064Ki", 64 << 10),
+        ("1.5Gi", 3 << 29),
+        ("1500m", 2),
+        ("1e3", 1000),
+        ("3Ti", 3 << 40),
+        ("9999999999Gi", MAX_INT64),
+    ],
+)
+def test_every_quantity_is_read(memory: str, expected: int) -> None:
+    """Those that kubelet writes mostly, and all others."""
+    text = checkpoint_text({UID: {"app": memory}})
+    assert parse_allocations(text) == {UID: {"app": expected}}
+
+
 def test_no_request_is_above_what_kubernetes_counts() -> None:
     """Amounts end at 63 bits."""
     text = checkpoint_text({UID: {"app": "99999999999999999999"}})
