@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from doors.cri.fakes import Client, FakeRuntime, pod_config
+from doors.cri.fakes import Client, FakeRuntime, pod_config, rpc
 from support.harness import wait_until
 
 from nriplugin.api import cri_pb2 as cri
@@ -27,9 +27,9 @@ def test_requests_of_creations_and_updates_are_exact(
     uid = pod_config().metadata.uid
     requests.publish({uid: {"app": 128 * MIB}})
     sandbox_id = kubelet.run_pod()
-    limit = {"memory_limit_in_bytes": 256 * MIB}
+    limit: dict[str, Any] = {"memory_limit_in_bytes": 256 * MIB}
     made = kubelet.create(sandbox_id, oom_score_adj=999, **limit)
-    (created,) = fake.requests("CreateContainer", cri.CreateContainerRequest)
+    (created,) = fake.requests(rpc("CreateContainer"), cri.CreateContainerRequest)
     assert created.config.linux.resources.unified["memory.low"] == "134217728"
     entry = door.lifecycle.inventory.get(made)
     assert entry is not None
@@ -37,7 +37,7 @@ def test_requests_of_creations_and_updates_are_exact(
     requests.publish({uid: {"app": 64 * MIB}})
     kubelet.update(made, **limit)
     (updated,) = fake.requests(
-        "UpdateContainerResources", cri.UpdateContainerResourcesRequest
+        rpc("UpdateContainerResources"), cri.UpdateContainerResourcesRequest
     )
     assert updated.linux.unified["memory.low"] == str(64 * MIB)
     wait_until(lambda: allocated(door, made) == 64 * MIB)

@@ -12,11 +12,11 @@ from doors.hook.bundles import (
     ID,
     POD,
     RESOURCES,
-    UID,
     WRITTEN,
     Bundle,
 )
 from support.checkpoints import checkpoint_text
+from support.trees import UID
 
 from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.journal.journal import DATABASE, Journal
@@ -375,6 +375,8 @@ def test_the_request_is_in_kubelets_checkpoint(
 ) -> None:
     """Where the file does not have it, it is estimated as without the file."""
     text = "memoryQoS: {enabled: true, throttlingFactor: null}"
+    for name in ("plain", "read"):
+        (tmp_path / name).mkdir()
     plain = Bundle(tmp_path / "plain")
     plain.handle(config(text))
     bundle = Bundle(tmp_path / "read")
