@@ -190,6 +190,20 @@ def test_a_resize_of_the_request_alone_is_followed(tmp_path: Path) -> None:
     assert "memory request 67108864 from kubelet's checkpoint" in texts
 
 
+def test_a_door_that_cannot_ask_the_runtime_writes_itself(tmp_path: Path) -> None:
+    """As the CRI proxy, which sets no way of its own; the record is stored, too."""
+    runtime = Kubelet(tmp_path, 128)
+    runtime.connect(CONFIG)
+    runtime.create(NUMBERS)
+    assert runtime.plugin is not None
+    lifecycle = runtime.plugin.lifecycle
+    lifecycle.requests.correct = lifecycle.requests._write
+    runtime.allocate(64)
+    assert runtime.low() == 64 * MIB
+    assert lifecycle.records is not None
+    assert lifecycle.records.load()["c1"].files["memory.low"] == str(64 * MIB)
+
+
 def test_a_resize_with_an_update_has_the_new_request(tmp_path: Path) -> None:
     """The checkpoint is written first; the request is never above the limit."""
     runtime = Kubelet(tmp_path, 128)
