@@ -53,8 +53,13 @@ TYPICAL_NODE = model.NodeFacts(
 
 
 REQUEST_NOTE = (
-    "the memory request is the manifest's; NRI carries none, so there it is estimated "
-    "from oom_score_adj and the node's memory, as --node-memory shows"
+    "the memory request is the manifest's, as in kubelet's checkpoint; a node that "
+    "cannot read that estimates it from oom_score_adj and its memory, as "
+    "kubeletCheckpoint: {enabled: false} and --node-memory show"
+)
+ESTIMATE_NOTE = (
+    "the memory request is estimated from oom_score_adj, as on a node that cannot read "
+    "kubelet's checkpoint, or for an init container, which that does not have"
 )
 # The handlers that need a memory request.
 _USE_MEMORY_REQUEST = frozenset({"memoryQoS", "memoryQoSLevel"})
@@ -139,8 +144,12 @@ def explain_pod(
     config: EngineConfig = DEFAULT_CONFIG,
     facts: model.NodeFacts = TYPICAL_NODE,
     groups: Sequence[GroupObject] = (),
+    *,
+    checkpoint: bool = False,
 ) -> ExplainedPod:
     """Explain a pod and all of its containers; the pod's PodGroup may be in `groups`.
+
+    `checkpoint` is whether the node can read memory requests in kubelet's checkpoint.
 
     Raises:
         ConfigError: a number has no valid cgroup v2 value, or the UID no valid path.
@@ -170,7 +179,11 @@ def explain_pod(
         curve_evidence="chosen" if config.curve else f"auto: {facts.curve_evidence}",
         cgroups={driver.value: cgroup_path(components, driver) for driver in Driver},
         containers=tuple(
-            _explain_container(container, pod.spec, qos, subject, config, facts)
+            _explain_container(
+                *(container, pod.spec, qos, subject, config, facts),
+                # kubelet keeps no record of what ends before the pod's work begins.
+                allocated=checkpoint and container.role is not Role.INIT,
+            )
             for container in (*pod.spec.containers, *pod.spec.ephemeral)
         ),
         path=pod.path,
@@ -198,6 +211,8 @@ def explain_pods(
     config: EngineConfig = DEFAULT_CONFIG,
     facts: model.NodeFacts = TYPICAL_NODE,
     groups: Sequence[GroupObject] = (),
+    *,
+    checkpoint: bool = False,
 ) -> list[ExplainedPod]:
     """Explain the pods of a manifest; `source` names it in errors.
 
@@ -207,7 +222,9 @@ def explain_pods(
     explained = []
     for pod in pods:
         try:
-            explained.append(explain_pod(pod, config, facts, groups))
+            explained.append(
+                explain_pod(pod, config, facts, groups, checkpoint=checkpoint)
+            )
         except (ConfigError, HandlerFailed) as exc:
             raise ConfigError(f"{source}: {pod.kind} {pod.name}: {exc}") from exc
     return explained
@@ -220,6 +237,8 @@ def _explain_container(
     subject: model.Pod,
     config: EngineConfig,
     facts: model.NodeFacts,
+    *,
+    allocated: bool,
 ) -> ExplainedContainer:
     sent = sent_for(container, spec)
     requests = default_requests(container.requests, container.limits)
@@ -239,7 +258,8 @@ def _explain_container(
             name=container.name,
             resources=resources,
             oom_score_adj=oom_score_adj(qos, scored, capacity) if capacity else None,
-            memory_request_bytes=None if capacity else memory,
+            memory_request_bytes=None if capacity or allocated else memory,
+            allocated_request_bytes=memory if allocated else None,
         ),
         facts,
         config,
@@ -278,7 +298,7 @@ def _explain_container(
         clamped=tuple(one._asdict() for one in conversion.clamped)
         if conversion
         else (),
-        notes=() if capacity else _notes(decision, qos),
+        notes=_notes(decision, qos, exact=allocated or not capacity),
     )
 
 
@@ -300,8 +320,8 @@ def _scored_request(container: ContainerSpec, spec: PodSpec) -> int:
     return max(own, min(apps))
 
 
-def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:
-    """Return the note that a live node only estimates the memory request.
+def _notes(decision: Decision, qos: QOSClass, *, exact: bool) -> tuple[str, ...]:
+    """Return the note about where a live node has the memory request from.
 
     It concerns Burstable pods alone: in the other classes, the class determines the
     request.
@@ -312,7 +332,7 @@ def _notes(decision: Decision, qos: QOSClass) -> tuple[str, ...]:
         return ()
     if any(decision.why(file).confidence == STATED for file in decision.files):
         return ()
-    return (REQUEST_NOTE,)
+    return (REQUEST_NOTE if exact else ESTIMATE_NOTE,)
 
 
 def _files(decision: Decision) -> tuple[ExplainedFile, ...]:

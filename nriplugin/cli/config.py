@@ -44,6 +44,7 @@ def main(args: argparse.Namespace) -> int:
             ("adopt", "on" if config.adopt.enabled else "off"),
             ("verify", "on" if config.verify.enabled else "off"),
             ("repair", "on" if config.repair.enabled else "off"),
+            ("checkpoint", config.checkpoint_path or "not used"),
             ("handlers", _handlers(config.engine.base)),
             *((settings.rule, _handlers(settings)) for settings in rules),
         ]

@@ -61,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--node-memory",
         metavar="QUANTITY",
         help="the memory of a node without reservations, such as 64Gi; needed for "
-        "containers without a memory limit, and to estimate memory requests from "
-        "oom_score_adj as `run` does",
+        "containers without a memory limit, and to estimate memory requests that "
+        "are in no checkpoint of kubelet's",
     )
     memory.add_argument(
         "--node",
@@ -93,11 +93,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Explain every pod of every file; nothing is printed if a file has a mistake."""
-    config = DEFAULT_CONFIG
+    config, checkpoint = DEFAULT_CONFIG, True
     if args.config is not None:
         from nriplugin.config import read_config
 
-        config = read_config(args.config).engine
+        read = read_config(args.config)
+        config, checkpoint = read.engine, read.kubelet_checkpoint.enabled
     if args.curve is not None:
         curve = None if args.curve == AUTO else Curve(args.curve)
         config = config._replace(curve=curve)
@@ -107,7 +108,10 @@ def main(args: argparse.Namespace) -> int:
     groups: list[GroupObject] = []
     for path in args.files:
         manifests = _read(path)
-        explained += explain_pods(manifests.pods, path, config, facts, manifests.groups)
+        explained += explain_pods(
+            *(manifests.pods, path, config, facts, manifests.groups),
+            checkpoint=checkpoint,
+        )
         groups += manifests.groups
         skipped += [f"{entry.kind} {entry.name}" for entry in manifests.skipped]
     if args.json:

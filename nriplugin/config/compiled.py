@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from nriplugin.config.file import (
     AdoptSection,
+    CheckpointSection,
     RepairSection,
     VerifySection,
     file_type,
@@ -42,6 +43,14 @@ class Config(NamedTuple):
     adopt: AdoptSection = AdoptSection()
     repair: RepairSection = RepairSection()
     verify: VerifySection = VerifySection()
+    kubelet_checkpoint: CheckpointSection = CheckpointSection()
+
+    @property
+    def checkpoint_path(self) -> str | None:
+        """Return where kubelet's checkpoint is read; None if nothing needs it."""
+        section = self.kubelet_checkpoint
+        needed = section.enabled and self.engine.uses_memory_requests
+        return section.path if needed else None
 
     def in_shadow(self) -> Config:
         """Return a copy by which decisions are made for show alone, as `--shadow` does.
@@ -146,6 +155,7 @@ def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
         adopt=file.adopt,
         repair=file.repair,
         verify=file.verify,
+        kubelet_checkpoint=file.kubelet_checkpoint,
     )
     enforces = [rule for rule in rules if not rule.settings.shadow]
     return config.in_shadow() if base.shadow and not enforces else config

@@ -86,6 +86,13 @@ class RepairSection(Section, frozen=True, kw_only=True):
     every_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 60
 
 
+class CheckpointSection(Section, frozen=True, kw_only=True):
+    """Whether memory requests are read from kubelet's checkpoint, if it is readable."""
+
+    enabled: bool = True
+    path: Annotated[str, Meta(pattern="^/")] = "/var/lib/kubelet/allocated_pods_state"
+
+
 class RuleKeys(Section, frozen=True, kw_only=True):
     """The keys of a rule beside the sections of the handlers."""
 
@@ -103,6 +110,7 @@ class FileKeys(Section, frozen=True, kw_only=True):
     adopt: AdoptSection = AdoptSection()
     verify: VerifySection = VerifySection()
     repair: RepairSection = RepairSection()
+    kubelet_checkpoint: CheckpointSection = CheckpointSection()
 
 
 def file_type() -> type[FileKeys]:

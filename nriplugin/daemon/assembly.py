@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.journal import DATABASE
 from nriplugin.daemon.background import BackgroundThread
+from nriplugin.daemon.checkpoint_watch import CheckpointWatch
 from nriplugin.daemon.process import DaemonProcess
 from nriplugin.errors import CgroupError
 from nriplugin.node.facts import node_facts
@@ -61,6 +62,10 @@ def process_on(
         config_path=config_path,
     )
     process.state_directory = directory
+    process.checkpoint_watch = CheckpointWatch(
+        node.host_root, lifecycle.requests.publish
+    )
+    lifecycle.requests.watch = process.checkpoint_watch.configure
     process.driver_evidence = node.driver.rungs[-1].evidence
     return process
 

@@ -30,9 +30,13 @@ def changes(before: Config | None, after: Config) -> str:
         found.append(f"rules: {rules_was}, now {rules_now}")
     if before.engine.base.shadow != after.engine.base.shadow:
         found.append(f"shadow: {'on' if after.engine.base.shadow else 'off'}")
-    for name in ("adopt", "repair", "verify"):
-        section = getattr(after, name)
-        if getattr(before, name) != section:
+    for name, was_section, section in (
+        ("adopt", before.adopt, after.adopt),
+        ("repair", before.repair, after.repair),
+        ("verify", before.verify, after.verify),
+        ("kubeletCheckpoint", before.kubelet_checkpoint, after.kubelet_checkpoint),
+    ):
+        if was_section != section:
             found.append(f"{name}: {'on' if section.enabled else 'off'}")
     if before.engine.curve != after.engine.curve:
         curve = after.engine.curve

@@ -92,12 +92,18 @@ def fields_of(event: Event, entry: ContainerEntry) -> dict[str, Any]:
 
 
 def _values(entry: ContainerEntry) -> str:
-    """Return the files with their values, and after each the handler that set it."""
+    """Return the files with their values, and after each the handler that set it.
+
+    A value that follows from the memory request also has the source of the request.
+    """
     summary = entry.decision
     values = []
     for file, value in entry.ours.items():
         why = None if summary is None else summary.why(file)
-        values.append(f"{file}={value} ({'earlier' if why is None else why.handler})")
+        by = "earlier" if why is None else why.handler
+        if why is not None and "memory request" in why.rule.fields:
+            by = f"{by}: {why.source}"
+        values.append(f"{file}={value} ({by})")
     return ", ".join(values)
 
 

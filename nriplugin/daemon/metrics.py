@@ -158,6 +158,17 @@ def _configuration_metrics(process: DaemonProcess) -> Iterator[Metric]:
         "When the configuration in force was read, in seconds since 1970.",
         config.since,
     )
+    watch = process.checkpoint_watch
+    checkpoint = None if watch is None else watch.checkpoint
+    yield counters(
+        "kubelet_checkpoint_reads",
+        "Contents of kubelet's checkpoint that were read, or could not be.",
+        ("status",),
+        [
+            (("ok",), checkpoint.reads if checkpoint else 0),
+            (("failed",), checkpoint.failures if checkpoint else 0),
+        ],
+    )
     plan = lifecycle.plan
     curve = (plan.config.curve or plan.facts.curve).value
     yield info(

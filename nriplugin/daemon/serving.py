@@ -98,6 +98,8 @@ def run_process(
         lock = stack.enter_context(_lock_of(process, instance))
         stack.callback(lock.note_end, process.lifecycle.connection)
         stack.enter_context(closing(served))
+        if process.checkpoint_watch is not None:
+            stack.callback(process.checkpoint_watch.stop)
         watch = None
         if process.config.path:
             watch = _read_configuration(process, served, notifier)

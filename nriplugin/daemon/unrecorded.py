@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.convert import UNLIMITED, Resources, convert
+from nriplugin.convert import convert
 from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Container, Pod
+from nriplugin.engine.stale import resources_of_numbers
 from nriplugin.errors import ConversionError
 from nriplugin.state.decision_summary import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nriplugin.convert.model import Amount
+    from nriplugin.convert import Resources
     from nriplugin.state.decision_summary import DecisionSummary
     from nriplugin.state.inventory import ContainerEntry
     from nriplugin.state.plan import Plan
@@ -35,7 +36,7 @@ class DecidedNow(NamedTuple):
 def given_resources(entry: ContainerEntry) -> Resources | None:
     """Return the numbers that kubelet sent; None if they are not known."""
     if entry.numbers:
-        return _parsed(entry.numbers)
+        return resources_of_numbers(entry.numbers)
     return None if entry.kept is None else entry.kept.resources
 
 
@@ -77,22 +78,3 @@ def decided_now(
     except HandlerFailed:
         return None
     return DecidedNow(decision.expected(), summarise(decision))
-
-
-def _parsed(numbers: str) -> Resources | None:
-    """Return the resources of a record's numbers (engine/stale.py); None if invalid."""
-    try:
-        shares, quota, period, limit = map(_amount, numbers.split(","))
-    except ValueError:
-        return None
-    if shares is UNLIMITED or period is UNLIMITED:
-        return None
-    return Resources(
-        shares=shares, quota_us=quota, period_us=period, memory_limit_bytes=limit
-    )
-
-
-def _amount(text: str) -> Amount | None:
-    if not text:
-        return None
-    return UNLIMITED if text == "max" else int(text)

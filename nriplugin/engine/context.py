@@ -53,7 +53,7 @@ class RequestedUpdate(NamedTuple):
 
     # None for every number that the update does not mention.
     requested: Resources
-    # Whether files that follow from the memory limit have to be decided anew.
+    # Whether files that follow from the memory limit or request are decided anew.
     memory: bool
     # Whether nriplugin itself starts the update, and not kubelet.
     unasked: bool = False

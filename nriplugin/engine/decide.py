@@ -119,6 +119,7 @@ def decide_update(
     use: Use | None = None,
     *,
     unasked: bool = False,
+    new_request: bool = False,
 ) -> Decision:
     """Decide about an update of a container.
 
@@ -133,6 +134,8 @@ def decide_update(
         use: what the container uses, if that is known.
         unasked: whether nriplugin starts the update itself. Every runtime takes the
             files of such an update, also one that drops them from an answer.
+        new_request: whether the memory request has become another one, so that the
+            files that follow from it are decided anew, whatever is asked for.
 
     Raises:
         HandlerFailed: a handler could not do its work, and is configured to fail.
@@ -145,9 +148,8 @@ def decide_update(
     if asked.quota_us is None:
         # A period without a quota would lift the quota that the container has.
         asked = asked._replace(period_us=None)
-    update = RequestedUpdate(
-        asked, undone or asked.memory_limit_bytes is not None, unasked
-    )
+    memory = undone or new_request or asked.memory_limit_bytes is not None
+    update = RequestedUpdate(asked, memory, unasked)
     return decide(pod, container, facts, config, use, update=update)
 
 

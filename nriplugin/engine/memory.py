@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MILLION = 1_000_000
 
 REQUEST_KEY = "memory-request"
+CHECKPOINT = "kubelet's checkpoint"
 
 # Before this kernel, a container at its memory.high could be throttled for ever.
 SAFE_HIGH = (5, 9)
@@ -41,7 +42,7 @@ class Request(NamedTuple):
 
 
 def memory_request(context: HandlerContext, handler: str) -> Request | None:
-    """Return the request: an annotation's, the door's, the class's, or an estimate.
+    """Return the request: an annotation's, the door's, kubelet's, or an estimate.
 
     It is looked for once per decision, so that a bad annotation is refused once.
     """
@@ -72,6 +73,11 @@ def _find_request(context: HandlerContext, handler: str) -> Request | None:
     if amount is not None:
         return Request(amount, "the pod's resources", EXACT, amount)
     limit = context.given.memory_limit_bytes
+    amount = container.allocated_request_bytes
+    if amount is not None:
+        # kubelet stores both numbers of a resize first, and sends the limit later.
+        amount = min(amount, limit) if isinstance(limit, int) else amount
+        return Request(amount, CHECKPOINT, EXACT, amount)
     if context.qos_class == QOSClass.GUARANTEED:
         if isinstance(limit, int):
             return Request(limit, "the limit, as the pod is Guaranteed", EXACT, limit)

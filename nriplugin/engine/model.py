@@ -45,6 +45,8 @@ class Container(NamedTuple):
     resources: Resources = Resources()
     oom_score_adj: int | None = None
     memory_request_bytes: int | None = None  # NRI does not carry it
+    # The memory request in kubelet's checkpoint, where that is read and has it.
+    allocated_request_bytes: int | None = None
     # Files that nriplugin set, with the values, so that they do not count as explicit.
     # They are needed beside `resources.unified`, as not every runtime shows that. None
     # if it is not known which files nriplugin set.

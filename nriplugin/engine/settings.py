@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from nriplugin.engine.decision import RESOURCES
 from nriplugin.engine.handlers import table
 from nriplugin.engine.handlers.resources import ResourcesSettings
+from nriplugin.engine.memory import REQUEST_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,6 +174,12 @@ class EngineConfig(NamedTuple):
             for rule in self.rules
         )
         return self._replace(base=self.base.with_shadow(True), rules=rules)
+
+    @property
+    def uses_memory_requests(self) -> bool:
+        """Whether a handler needs the memory request, for some containers."""
+        every = (self.base, *(rule.settings for rule in self.rules))
+        return any(REQUEST_KEY in settings.annotations for settings in every)
 
     @property
     def shadows(self) -> bool:

@@ -18,6 +18,8 @@ from nriplugin.errors import ConversionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nriplugin.convert.model import Amount
+
 
 def numbers_of(given: Resources) -> str:
     """Return the numbers that the conversion reads, as text for a record."""
@@ -31,6 +33,25 @@ def numbers_of(given: Resources) -> str:
         "" if one is None else "max" if one is UNLIMITED else str(one)
         for one in numbers
     )
+
+
+def resources_of_numbers(numbers: str) -> Resources | None:
+    """Return the resources that a record's numbers stand for; None if invalid."""
+    try:
+        shares, quota, period, limit = map(_amount, numbers.split(","))
+    except ValueError:
+        return None
+    if shares is UNLIMITED or period is UNLIMITED:
+        return None
+    return Resources(
+        shares=shares, quota_us=quota, period_us=period, memory_limit_bytes=limit
+    )
+
+
+def _amount(text: str) -> Amount | None:
+    if not text:
+        return None
+    return UNLIMITED if text == "max" else int(text)
 
 
 def changed_numbers(

@@ -103,6 +103,7 @@ class DecisionCache:
             container.name,
             container.oom_score_adj,
             container.memory_request_bytes,
+            container.allocated_request_bytes,
             pod.qos_class or qos_of_cgroup(pod.cgroup_parent),
             pod.oci_runtime,
             pod.curve,

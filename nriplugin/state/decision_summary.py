@@ -61,6 +61,29 @@ def summarise(decision: Decision) -> DecisionSummary:
     )
 
 
+def with_earlier_reasons(
+    summary: DecisionSummary | None, earlier: DecisionSummary | None
+) -> DecisionSummary | None:
+    """Return a summary that also has the reasons of files that only `earlier` has.
+
+    For a decision that was about a few files, while the others stay as they are.
+    """
+    if summary is None or earlier is None:
+        return summary or earlier
+    kept = {
+        file: why
+        for file, why in zip(earlier.files, earlier.reasons, strict=True)
+        if file not in summary.files
+    }
+    return summary._replace(
+        files=(*kept, *summary.files),
+        reasons=(*kept.values(), *summary.reasons),
+        direct=tuple(
+            dict.fromkeys((*(f for f in earlier.direct if f in kept), *summary.direct))
+        ),
+    )
+
+
 @lru_cache(maxsize=1024)
 def _shared(why: Why) -> Why:
     """Return one object for all equal reasons, so that the summaries share it."""

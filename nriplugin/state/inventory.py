@@ -53,6 +53,9 @@ class PodEntry(NamedTuple):
     # The pod with its labels and annotations. Only the CRI door needs it: an update
     # over CRI, unlike one over NRI, does not repeat them.
     described: Pod | None = None
+    # The pod as bytes, kept by the NRI door where memory requests may change without a
+    # message that repeats the pod. Decoded, it would take several times the memory.
+    message: bytes = b""
 
     @property
     def qos_class(self) -> str | None:
@@ -112,6 +115,8 @@ class ContainerEntry(NamedTuple):
     decided_at: float = 0.0
     # In shadow mode: the values that the container would get. Nothing was sent.
     shadow: Mapping[str, str] = NO_FILES
+    # The request in kubelet's checkpoint that `files` were decided with, if any.
+    allocated_request_bytes: int | None = None
     # One sentence about when the container was created without nriplugin; else empty.
     missed: str = ""
     lacks: Mapping[str, str] = NO_FILES  # the values that such a container would get
@@ -221,7 +226,12 @@ class ContainerEntry(NamedTuple):
 
 
 def summarise_pod(
-    sandbox_id: str, pod: Pod, *, grouped: bool = True, describe: bool = False
+    sandbox_id: str,
+    pod: Pod,
+    *,
+    grouped: bool = True,
+    describe: bool = False,
+    message: bytes = b"",
 ) -> PodEntry:
     """Return the inventory's entry of a pod.
 
@@ -230,6 +240,7 @@ def summarise_pod(
         pod: the pod.
         grouped: whether it may have PodGroup keys; False saves looking for them.
         describe: whether to keep the pod with its labels and annotations.
+        message: the pod as bytes, if it is to be kept so.
     """
     group = None
     if grouped:
@@ -239,7 +250,7 @@ def summarise_pod(
     described = pod if describe else None
     return PodEntry(
         *(sandbox_id, pod.uid, pod.name, intern(pod.namespace), pod.cgroup_parent),
-        *(group, described),
+        *(group, described, message),
     )
 
 

@@ -24,6 +24,7 @@ from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.engine.shadow import to_enforce_at_update
 from nriplugin.engine.stale import numbers_of
 from nriplugin.node.observe import memory_use
+from nriplugin.state.allocated_requests import AllocatedRequests
 from nriplugin.state.connection import RuntimeConnection
 from nriplugin.state.corrections import Corrections
 from nriplugin.state.creation_decision import decide_creation
@@ -118,6 +119,7 @@ class Lifecycle:
             open_writer, self.pending, self.plans, written_before=written_before
         )
         self.corrections = Corrections(self.inventory, self.pending)
+        self.requests = AllocatedRequests(self)
         self.locator = CgroupLocator(self.inventory, tree)
         self.protection = ProtectionChecks(tree, scheduler, self.locator)
         self.readback = UpdateReadback(
@@ -196,6 +198,7 @@ class Lifecycle:
             self.plans.apply(config.engine)
             self.config = config
             self.shadow.configure(config.engine)
+            self.requests.configure(config.checkpoint_path)
 
     def effective(self, config: Config) -> Config:
         """Return the configuration that a given one leads to in this process."""
@@ -396,4 +399,5 @@ def after_update(
 ) -> ContainerEntry:
     """Return the entry of a container once an update is done."""
     numbers = numbers_of(together(container.resources, asked))
-    return entry.after(decision, asked.unified, numbers)
+    become = entry.after(decision, asked.unified, numbers)
+    return become._replace(allocated_request_bytes=container.allocated_request_bytes)

@@ -28,7 +28,7 @@ class Plan:
 
     __slots__ = (
         *("cache", "config", "curves", "facts", "inactive", "numbers_only"),
-        *("silent",),
+        *("silent", "uses_requests"),
     )
 
     def __init__(
@@ -69,6 +69,8 @@ class Plan:
         self.numbers_only = base.only_resources and not (
             config.rules or curves_differ or runtime_counts
         )
+        # Whether the memory request of a container can change a decision.
+        self.uses_requests = config.uses_memory_requests
         self.cache = DecisionCache(config, numbers_only=self.numbers_only)
 
 

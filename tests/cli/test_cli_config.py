@@ -40,6 +40,7 @@ def test_a_valid_file_is_summed_up(tmp_path: Path) -> None:
         "adopt            off",
         "verify           on",
         "repair           off",
+        "checkpoint       /var/lib/kubelet/allocated_pods_state",
         "handlers         memoryQoS (fail), resources",
         "rules[0] (gold)  cpuBurst, memoryQoS (fail), resources",
     ]

@@ -277,36 +277,42 @@ def test_what_runs_a_pod_and_what_may_be_written(
 
 
 @pytest.mark.parametrize(
-    ("memory", "low", "source", "confidence", "noted"),
+    ("checkpoint", "memory", "low", "source", "confidence"),
     [
-        ((), 256 << 20, "request from the pod's resources", "exact", True),
+        (True, (), 256 << 20, "kubelet's checkpoint", "exact"),
+        (True, ("--node-memory", "64Gi"), 256 << 20, "kubelet's checkpoint", "exact"),
+        (False, (), 256 << 20, "the pod's resources", "exact"),
         (
+            False,
             ("--node-memory", "64Gi"),
             -(-3 * (64 << 30) // 1000),
-            "request from oom_score_adj 997",
+            "oom_score_adj 997",
             "estimate",
-            False,
         ),
     ],
 )
-def test_the_memory_request_is_the_one_that_nri_knows(
+def test_the_memory_request_is_the_one_that_a_node_knows(
     tmp_path: Path,
+    checkpoint: bool,
     memory: tuple[str, ...],
     low: int,
     source: str,
     confidence: str,
-    noted: bool,
 ) -> None:
-    """The request is estimated from the node's memory, or noted as unknown."""
+    """From kubelet's checkpoint, or estimated by the node's memory; a note says it."""
     config = tmp_path / "config.yaml"
-    config.write_text("memoryQoS: {enabled: true}")
+    config.write_text(
+        "memoryQoS: {enabled: true}\n"
+        f"kubeletCheckpoint: {{enabled: {str(checkpoint).lower()}}}\n"
+    )
     done = explain("--json", "--config", config, *memory, "-", stdin=POD)
     [app] = json.loads(done.stdout)[0]["containers"]
     [found] = [one for one in app["files"] if one["file"] == "memory.low"]
-    assert (found["value"], found["source"]) == (str(low), source)
+    assert (found["value"], found["source"]) == (str(low), f"request from {source}")
     assert found["confidence"] == confidence
     text = explain("--config", config, *memory, "-", stdin=POD).stdout
-    assert ("NRI carries none" in text) is bool(app["notes"]) is noted
+    assert len(app["notes"]) == 1
+    assert ("is the manifest's" in text) is (confidence == "exact")
     assert ("(estimate)" in text) is (confidence == "estimate")
 
 

@@ -77,6 +77,16 @@ def test_a_container_without_values_has_a_line(
     assert record.getMessage().startswith("created shop/web/app: no values")
 
 
+def test_the_source_of_a_memory_request_is_in_the_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A value that follows from a request is only as good as its source."""
+    annotations = {"memory-request.cgroup2.nri.io": "64Mi"}
+    (record,) = lines_about("memoryQoS: {enabled: true}", annotations, caplog)
+    source = "request from annotation memory-request.cgroup2.nri.io"
+    assert f"memory.low=67108864 (memoryQoS: {source})" in record.getMessage()
+
+
 def test_a_flood_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     """Events that the ring has lost and lines above the limit are both numbered."""
     events = EventLog()

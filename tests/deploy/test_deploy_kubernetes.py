@@ -17,13 +17,14 @@ from nriplugin.cgroup.locate.version import ROOT
 from nriplugin.cgroup.systemd.dbus import SYSTEM_BUS
 from nriplugin.cli.run import add_arguments
 from nriplugin.config import Config, parse_config
+from nriplugin.config.file import CheckpointSection
 from nriplugin.daemon.control_service import DEFAULT_CONTROL
 from nriplugin.daemon.http_service import DEFAULT_HTTP, parse_http_address
 from nriplugin.nri.launch import DEFAULT_SOCKET
 from nriplugin.sockets import parse_address
 
 DIRECTORY = Path(__file__).parents[2] / "deploy/kubernetes"
-COMPONENTS = ("cgroup-writes", "systemd")
+COMPONENTS = ("cgroup-writes", "systemd", "kubelet-checkpoint")
 
 
 def read(path: Path) -> Any:
@@ -215,7 +216,18 @@ def test_writing_cgroups_is_a_component(tmp_path: Path, daemonset: Any) -> None:
 
 def test_systemd_is_a_component(tmp_path: Path, daemonset: Any) -> None:
     """The bus is mounted where a detected node looks for it."""
-    made = kustomized(tmp_path, COMPONENTS)["DaemonSet"]
+    made = kustomized(tmp_path, ("cgroup-writes", "systemd"))["DaemonSet"]
     bus = os.path.dirname(SYSTEM_BUS)
     assert mounts_of(made)[f"/host{bus}"] == (bus, False)
     assert len(mounts_of(made)) == len(mounts_of(daemonset)) + 1
+
+
+def test_the_checkpoint_of_kubelet_is_a_component(
+    tmp_path: Path, daemonset: Any
+) -> None:
+    """Its directory is mounted below the host root, and cannot be written."""
+    made = kustomized(tmp_path, ("kubelet-checkpoint",))["DaemonSet"]
+    directory = os.path.dirname(CheckpointSection().path)
+    added = {f"/host{directory}": (directory, False)}
+    assert mounts_of(made) == mounts_of(daemonset) | added
+    assert container_of(made)["securityContext"]["capabilities"] == {"drop": ["ALL"]}

@@ -92,6 +92,7 @@ containers = st.builds(
     resources=resources,
     oom_score_adj=st.none() | st.integers(-2000, 2000),
     memory_request_bytes=st.none() | st.integers(0, 1 << 50),
+    allocated_request_bytes=st.none() | st.integers(0, 1 << 50),
     ours=st.none() | st.dictionaries(files, texts),
 )
 LEVEL_FILES = {"cpu.qos_level", "memory.qos_level"}
@@ -202,6 +203,7 @@ memory_containers = st.builds(
     resources=memory_resources,
     oom_score_adj=st.none() | st.integers(900, 1000),
     memory_request_bytes=st.none() | st.just(0) | sizes,
+    allocated_request_bytes=st.none() | st.just(0) | sizes,
 )
 memory_nodes = st.builds(
     NodeFacts,

@@ -74,9 +74,11 @@ class ControlService:
             found = read_manifests(documents)
         except ConfigError as exc:
             raise ConfigError(f"{_SOURCE}: {exc}") from exc
-        plan = self._process.lifecycle.plan
+        lifecycle = self._process.lifecycle
+        plan = lifecycle.plan
         explained = explain_pods(
-            found.pods, _SOURCE, plan.config, plan.facts, found.groups
+            *(found.pods, _SOURCE, plan.config, plan.facts, found.groups),
+            checkpoint=lifecycle.requests.known,
         )
         plain = [dataclasses.asdict(pod) for pod in explained]
         return control.ExplainResponse(json=json.dumps(plain, indent=2))

@@ -1,4 +1,4 @@
-"""kubelet's settings that concern nriplugin: mistakes, the cgroup driver, MemoryQoS.
+"""What concerns nriplugin of kubelet: mistakes, cgroup driver, MemoryQoS, checkpoint.
 
 The gate MemoryQoS is on by default from Kubernetes 1.37 on, but sets nothing unless
 `memoryThrottlingFactor` or `memoryReservationPolicy` is configured. Before, it is off;
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nriplugin.daemon.doctor.finding import note, ok, warning
 from nriplugin.daemon.doctor.runtime_files import CONTAINERD
 from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
+from nriplugin.errors import NRIPluginError
 from nriplugin.kube.kubelet_merge import MEMORY_QOS
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def check(host: ExaminedHost) -> Iterator[CheckFinding]:
     yield from _settings(host)
     yield from _driver_conflict(host)
     yield from _memory_qos(host)
+    yield from _checkpoint(host)
 
 
 def _settings(host: ExaminedHost) -> Iterator[CheckFinding]:
@@ -126,6 +128,46 @@ def _memory_qos(host: ExaminedHost) -> Iterator[CheckFinding]:
         "cannot see them and replaces them.",
         "Keep one: featureGates: {MemoryQoS: false} in kubelet's configuration, or "
         "memoryQoS: {enabled: false} in nriplugin's.",
+    )
+
+
+def _checkpoint(host: ExaminedHost) -> Iterator[CheckFinding]:
+    """Say whether memory requests can be read from kubelet's checkpoint."""
+    from nriplugin.config import Config
+    from nriplugin.node.kubelet_checkpoint import read_checkpoint
+
+    config = host.config if isinstance(host.config, Config) else Config()
+    section, needed = config.kubelet_checkpoint, config.engine.uses_memory_requests
+    unused = "" if needed else " No handler that needs memory requests is on."
+    if not section.enabled:
+        yield note(
+            "kubelet-checkpoint",
+            f"kubeletCheckpoint is off: memory requests are estimated.{unused}",
+            "Set kubeletCheckpoint: {enabled: true}, unless they are to be estimated.",
+        )
+        return
+    try:
+        _, requests = read_checkpoint(host.files.path(section.path))
+    except (OSError, NRIPluginError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        text = (
+            f"kubelet's checkpoint {section.path} cannot be read: {reason}. Memory "
+            f"requests are estimated from oom_score_adj.{unused}"
+        )
+        advice = (
+            "kubelet has the file from Kubernetes 1.33 on. A pod needs the component "
+            "kubelet-checkpoint (deploy/README.md); if kubelet's root is another "
+            "directory, set kubeletCheckpoint.path."
+        )
+        if needed:
+            yield warning("kubelet-checkpoint", text, advice)
+        else:
+            yield note("kubelet-checkpoint", text, advice)
+        return
+    yield ok(
+        "kubelet-checkpoint",
+        f"kubelet's checkpoint {section.path} can be read, with {len(requests)} pods: "
+        f"memory requests are exact.{unused}",
     )
 
 

@@ -133,6 +133,7 @@ class Interceptor:
             resources=resources_of(resources),
             oom_score_adj=resources.oom_score_adj,
         )
+        container = lifecycle.requests.with_request(pod, container, plan)
         decided = lifecycle.decide_new(plan, pod, container)
         decision = decided.decision
         # Stands for the container until the runtime has given it an ID.
@@ -173,6 +174,7 @@ class Interceptor:
             kept=container._replace(resources=sent._replace(unified=unified)),
             decided_at=time(),
             shadow=decided.shadow,
+            allocated_request_bytes=container.allocated_request_bytes,
         )
 
     def _created(
@@ -286,7 +288,9 @@ class Interceptor:
         sent = _sent(resources_of(message.linux), decision)
         kept = _after_update(entry.kept or Container(id=entry.id), sent, decision)
         numbers = numbers_of(kept.resources)
-        become = entry.after(decision, sent.unified, numbers)._replace(kept=kept)
+        become = entry.after(decision, sent.unified, numbers)._replace(
+            kept=kept, allocated_request_bytes=kept.allocated_request_bytes
+        )
         return self._lifecycle.pending.updates.begin(
             entry, become, decision.writes, noted, cancellation
         )
@@ -348,6 +352,9 @@ class Interceptor:
     ) -> tuple[ContainerEntry, Container]:
         """Return the entry and its container, with the values that nriplugin set."""
         kept = entry.kept or Container(id=entry.id)
+        kept = self._lifecycle.requests.with_request(pod, kept, plan)
+        if entry.kept is not None:
+            entry = entry._replace(kept=kept)
         entry = self._lifecycle.own(entry, pod, kept, None, plan)
         return entry, self._lifecycle.with_ownership(kept, entry, plan)
 

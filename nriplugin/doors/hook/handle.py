@@ -57,9 +57,16 @@ class HookResult(NamedTuple):
 
 
 def handle(
-    fd: int, config: EngineConfig, host: Host, *, state_dir: str | None = None
+    fd: int,
+    config: EngineConfig,
+    host: Host,
+    *,
+    state_dir: str | None = None,
+    checkpoint: str | None = None,
 ) -> HookResult:
     """Give the container whose state is read from a file descriptor its files.
+
+    `checkpoint` is the path on the host of kubelet's checkpoint, if it is to be read.
 
     Raises:
         HandlerFailed: a handler with the failure policy `fail` could not do its work.
@@ -82,6 +89,9 @@ def handle(
     labels = pod_labels(state.bundle, identity) if config.rules else {}
     pod = _pod(identity, annotations, labels, kube_cgroup)
     container = _container(state, identity, spec, kube_cgroup)
+    if checkpoint is not None and kube_cgroup is not None:
+        allocated = _allocated_request(host.root + checkpoint, pod.uid, container.name)
+        container = container._replace(allocated_request_bytes=allocated)
     node = host.node_of(kube_cgroup)
     with node.open_files() as opened:
         tree = Tree(opened, host.version.number)
@@ -139,6 +149,22 @@ def _container(
         resources=from_oci(object_in(spec, "linux").get("resources")),
         oom_score_adj=score if is_integer else None,
     )
+
+
+def _allocated_request(path: str, uid: str, name: str) -> int | None:
+    """Return the memory request in kubelet's checkpoint; None if it is not there.
+
+    The hook reads the file itself: it has a process of its own, whose deadline also
+    holds for a slow disk.
+    """
+    # Late: most configurations do not need the memory request.
+    from nriplugin.node.kubelet_checkpoint import read_checkpoint
+
+    try:
+        _, requests = read_checkpoint(path)
+    except (OSError, NRIPluginError):
+        return None  # the request is estimated
+    return requests.get(uid, {}).get(name)
 
 
 def _files_to_check(decision: Decision, config: EngineConfig) -> Mapping[str, str]:

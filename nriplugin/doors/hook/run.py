@@ -44,12 +44,12 @@ def run_hook(
             # and half an upgrade (a module that is missing) is caught below.
             from nriplugin.engine.settings import DEFAULT_CONFIG
 
-            config = DEFAULT_CONFIG
+            config, checkpoint = DEFAULT_CONFIG, None
             if options.config is not None:
                 from nriplugin.config import read_config
 
                 read = read_config(options.config)
-                config = read.engine
+                config, checkpoint = read.engine, read.checkpoint_path
                 policy = FailurePolicy(given or read.failure_policy)
             if given is not None:
                 config = config.with_failure_policy(fail=policy is FailurePolicy.FAIL)
@@ -57,7 +57,11 @@ def run_hook(
             from nriplugin.doors.hook.host import find_host
 
             host = find_host(environ, options.host_root, options.cgroup_root)
-            result = handle(fd, config, host, state_dir=options.state_dir)
+            result = handle(
+                *(fd, config, host),
+                state_dir=options.state_dir,
+                checkpoint=checkpoint,
+            )
     except RequestFails as exc:
         return 1, _one_line(str(exc))
     except (NRIPluginError, deadline.DeadlinePassed) as exc:

@@ -112,7 +112,12 @@ class Adoption:
         self._load_records(before.values(), existing_ids)
         plan = lifecycle.plan
         by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
-        entries = {i: summarise_pod(i, pod) for i, pod in by_id.items()}
+        keep = lifecycle.requests.watched
+        kept = {pod.id: pod.SerializeToString() for pod in pods} if keep else {}
+        entries = {
+            i: summarise_pod(i, pod, message=kept.get(i, b""))
+            for i, pod in by_id.items()
+        }
         found = Findings({}, [], [], set())
         adopts = self.adopt is not None
         complete = not plan.numbers_only or adopts or self.repairs
@@ -141,6 +146,7 @@ class Adoption:
         ended = {one.id for one in containers if one.state == CONTAINER_STOPPED}
         missed = self._mark_missed(found, before, ended)
         lifecycle.inventory.replace(entries, found.entries)
+        lifecycle.requests.follow_later()
         lifecycle.connected(len(missed))
         if missed:
             _log.warning(

@@ -111,6 +111,9 @@ class ExistingContainer:
     ) -> None:
         self._lifecycle, self._plan, self._pod = lifecycle, lifecycle.plan, pod
         container = read_existing(message)
+        # The entry does not get the request: whether the container's values follow from
+        # it is found out later (state/allocated_requests.py).
+        container = lifecycle.requests.with_request(pod, container, self._plan)
         annotated = managed_of(message, pod)
         self._entry = lifecycle.own(entry, pod, container, annotated, self._plan)
         self._container = lifecycle.with_ownership(container, self._entry, self._plan)

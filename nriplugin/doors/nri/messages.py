@@ -56,15 +56,23 @@ def read_pod(pod: view.PodSandbox, curves: Mapping[str, Curve]) -> Pod:
     )
 
 
-def pod_entry(sandbox_id: str, pod: Pod, payload: bytes = b"") -> PodEntry:
+def read_kept_pod(entry: PodEntry) -> Pod | None:
+    """Return the pod that an entry was made of, if the entry keeps it."""
+    return read_pod(decode_pod(entry.message), {}) if entry.message else None
+
+
+def pod_entry(
+    sandbox_id: str, pod: Pod, payload: bytes = b"", *, keep: bool = False
+) -> PodEntry:
     """Return the inventory's entry of a pod.
 
     `payload` is the pod's message as bytes; without it, the entry has no PodGroup. Most
     pods belong to no PodGroup, and searching the bytes for the prefixes costs less than
-    looking up a dozen keys.
+    looking up a dozen keys. With `keep`, the entry keeps the bytes.
     """
     grouped = any(prefix in payload for prefix in _GROUP_PREFIXES)
-    return summarise_pod(sandbox_id, pod, grouped=grouped)
+    message = payload if keep else b""
+    return summarise_pod(sandbox_id, pod, grouped=grouped, message=message)
 
 
 def existing_entry(message: view.Container, pod: PodEntry) -> ContainerEntry:

@@ -30,6 +30,7 @@ from nriplugin.doors.nri.messages import (
     pod_entry,
     read_container,
     read_existing,
+    read_kept_pod,
     read_pod,
 )
 from nriplugin.doors.nri.responses import update_response
@@ -89,6 +90,8 @@ class NodePlugin(Plugin):
         self._adoption = Adoption(lifecycle, self.enqueue_update)
         lifecycle.verifier.repairs.send = self._adoption.send_again
         lifecycle.correct_after_silence = self._adoption.correct_after_silence
+        lifecycle.requests.correct = self._adoption.correct
+        lifecycle.requests.read_pod = read_kept_pod
         self._unreadable_because = unreadable_because
         self._applying = threading.Lock()
 
@@ -180,8 +183,9 @@ class NodePlugin(Plugin):
             pod = NO_POD
         else:
             pod = read_pod(decode_pod(request.pod), plan.curves)
-            if known_pod is None:
-                known_pod = pod_entry(sandbox_id, pod, request.pod)
+            keep = lifecycle.requests.watched
+            if known_pod is None or (keep and not known_pod.message):
+                known_pod = pod_entry(sandbox_id, pod, request.pod, keep=keep)
                 lifecycle.inventory.put_pod(known_pod)
             if not (plan.numbers_only or lifecycle.learning.files_known):
                 entry = ContainerEntry(
@@ -189,9 +193,11 @@ class NodePlugin(Plugin):
                 )
                 plan = lifecycle.learning.look_at_files(entry.pod_cgroup)
         container = read_container(message, whole=not plan.numbers_only)
+        container = lifecycle.requests.with_request(pod, container, plan)
         annotated = _OUR_SUFFIX in request.pod
         decided = lifecycle.decide_new(plan, pod, container, annotated=annotated)
-        lifecycle.creating(_new_entry(message, known_pod, decided), decided)
+        entry = _new_entry(message, known_pod, decided, container)
+        lifecycle.creating(entry, decided)
         response: nri.CreateContainerResponse | None = decided.response
         return response
 
@@ -224,7 +230,8 @@ class NodePlugin(Plugin):
             # The entry was replaced meanwhile: this decision is late, and
             # `fallback_update` has answered the runtime in its place.
             return None
-        if decision.files or decision.writes or entry.ours or decision.shadow:
+        changes = decision.files or decision.writes or entry.ours or decision.shadow
+        if changes or lifecycle.requests.watched:
             become = after_update(entry, container, asked, decision)
             begin = lifecycle.pending.updates.begin
             update = begin(entry, become, decision.writes, noted)
@@ -290,6 +297,7 @@ class NodePlugin(Plugin):
         container = read_existing(request.container)._replace(
             ours=entry.ours, others=entry.others
         )
+        container = lifecycle.requests.with_request(pod, container, plan)
         asked = core_from_nri(request.linux_resources)
         decision = lifecycle.decide_update(plan, entry, pod, container, asked)
         become = after_update(entry, container, asked, decision)
@@ -334,10 +342,12 @@ def existing(
     """
     message = request.container
     container = read_existing(message)
+    container = lifecycle.requests.with_request(pod, container, plan)
     entry = lifecycle.inventory.get(message.id)
-    if entry is None:
-        of_pod = pod_entry(message.pod_sandbox_id, pod, request.pod)
-        entry = existing_entry(message, of_pod)
+    keep = lifecycle.requests.watched
+    if entry is None or (keep and not entry.pod.message):
+        of_pod = pod_entry(message.pod_sandbox_id, pod, request.pod, keep=keep)
+        entry = (entry or existing_entry(message, of_pod))._replace(pod=of_pod)
     annotated = None if entry.owned else managed_of(message, pod)
     entry = lifecycle.own(entry, pod, container, annotated, plan)
     return entry, lifecycle.with_ownership(container, entry, plan)
@@ -352,7 +362,10 @@ def fallback_decision(
 
 
 def _new_entry(
-    message: view.Container, pod: PodEntry, decided: CachedDecision
+    message: view.Container,
+    pod: PodEntry,
+    decided: CachedDecision,
+    container: Container,
 ) -> ContainerEntry:
     """Return the entry of a container that is about to be created."""
     files, others, numbers = decided.managed
@@ -373,4 +386,5 @@ def _new_entry(
         None,  # kept
         time(),
         decided.shadow,
+        container.allocated_request_bytes,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.checkpoints import checkpoint_text
 
 from nriplugin.daemon.doctor.kubelet import check
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from support.hosts import FakeHost
 
 OPTIONS = "containerd.runtimes.{}.options]\nSystemdCgroup = true\n"
+ON = "memoryQoS: {enabled: true}"
+GOOD = checkpoint_text({"7b0f": {"app": "64Mi"}}).decode()
 V2 = "version = 2\n[plugins.'io.containerd.grpc.v1.cri'."
 V3 = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'."
 
@@ -119,3 +122,30 @@ def test_mistakes_in_kubelets_settings_are_named(host: FakeHost) -> None:
         "config.yaml:4: 'cpuCfsQuota' is unknown, expected cpuCFSQuota" in misspelt[1]
     )
     assert "config.yaml:3: systemReserved.cpu: 2, expected a quantity" in wrong[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "level", "said"),
+    [
+        ("{}", None, "note", "cannot be read: No such file or directory"),
+        (ON, None, "warning", "cannot be read: No such file or directory"),
+        (ON, "garbage", "warning", "cannot be read: JSON is malformed"),
+        (ON, GOOD, "ok", "can be read, with 1 pods: memory requests are exact."),
+        ("{}", GOOD, "ok", "No handler that needs memory requests is on."),
+        ("kubeletCheckpoint: {enabled: false}", GOOD, "note", "is off"),
+    ],
+)
+def test_whether_memory_requests_can_be_exact(
+    host: FakeHost, config: str, text: str | None, level: str, said: str
+) -> None:
+    """The checkpoint is read as the daemon would read it."""
+    host.kubelet("cgroupDriver: systemd\n")
+    file = host.directory / "config.yaml"
+    file.write_text(config)
+    host.config = str(file)
+    if text is not None:
+        host.write("/var/lib/kubelet/allocated_pods_state", text)
+    found = host.one(check, "kubelet-checkpoint")
+    assert found[0] == level
+    assert said in found[1]
+    assert bool(found[2]) is (level != "ok")

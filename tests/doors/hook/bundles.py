@@ -139,7 +139,9 @@ class Bundle:
             *("--state-dir", str(self.state_dir)),
         ]
 
-    def handle(self, config: EngineConfig = DEFAULT_CONFIG) -> HookResult:
+    def handle(
+        self, config: EngineConfig = DEFAULT_CONFIG, checkpoint: str | None = None
+    ) -> HookResult:
         """Run the hook in this process."""
         host, root = str(self.top / "host"), str(self.root)
         with feeding(json.dumps(self.state).encode()) as fd:
@@ -148,6 +150,7 @@ class Bundle:
                 config,
                 find_host({}, host, root),
                 state_dir=str(self.state_dir),
+                checkpoint=checkpoint,
             )
 
     def _in(self, cgroup: str | None) -> Path:

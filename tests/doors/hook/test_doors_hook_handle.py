@@ -15,6 +15,8 @@ from doors.hook.bundles import (
     WRITTEN,
     Bundle,
 )
+from support.checkpoints import checkpoint_text
+from support.trees import UID
 
 from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.journal.journal import DATABASE, Journal
@@ -357,3 +359,29 @@ def test_a_journal_that_has_grown_is_swept(
     assert bundle.handle(config(IDLE)) == NOTHING
     with Journal(str(bundle.state_dir)) as journal:
         assert {row.cgroup for row in journal.rows()} == {CGROUP}
+
+
+@pytest.mark.parametrize(
+    ("content", "low"),
+    [
+        (checkpoint_text({UID: {"web": "32Mi"}}), "33554432"),
+        (checkpoint_text({UID: {"other": "32Mi"}}), None),
+        (b"garbage", None),
+        (None, None),
+    ],
+)
+def test_the_request_is_in_kubelets_checkpoint(
+    tmp_path: Path, content: bytes | None, low: str | None
+) -> None:
+    """Where the file does not have it, it is estimated as without the file."""
+    text = "memoryQoS: {enabled: true, throttlingFactor: null}"
+    for name in ("plain", "read"):
+        (tmp_path / name).mkdir()
+    plain = Bundle(tmp_path / "plain")
+    plain.handle(config(text))
+    bundle = Bundle(tmp_path / "read")
+    if content is not None:
+        (tmp_path / "read/host/state").write_bytes(content)
+    bundle.handle(config(text), checkpoint="/state")
+    expected = {"memory.low": low} if low else plain.read("memory.low")
+    assert bundle.read("memory.low") == expected

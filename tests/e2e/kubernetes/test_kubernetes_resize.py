@@ -47,9 +47,8 @@ IDLE = "idle"
 # A pod without handlers, one with those that go together, and one that is idle.
 ANNOTATIONS: dict[str, dict[str, str]] = {
     "plain": OFF,
+    # Its memory request is in kubelet's checkpoint, and so is that after each step.
     "handled": {
-        # The estimate of the request is that of the container's creation.
-        "memory-request.cgroup2.nri.io": "64Mi",
         "cpu-burst.cgroup2.nri.io": "50%",
         "pids.max.cgroup2.nri.io": "77",
     },
@@ -303,6 +302,40 @@ def test_kubelets_own_cgroups_are_left_to_it(
 def test_the_pod_bursts_with_its_container(seen: dict[bool, Seen]) -> None:
     """Half of the quota, which the last step has made 100 ms."""
     assert seen[True].levels["both down"]["handled"].pod["cpu.max.burst"] == "50000"
+
+
+@each_node
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_the_protection_is_the_request_exactly(
+    seen: dict[bool, Seen], step: Step
+) -> None:
+    """Also after a resize of the request alone, about which the runtime hears nothing.
+
+    The requests are in whole mebibytes.
+    """
+    held = seen[True].levels[step.name]["handled"].containers["app"]
+    mebibytes = int(step.requests["memory"].removesuffix("Mi"))
+    assert held["memory.low"] == str(mebibytes << 20)
+
+
+@each_node
+def test_128_mebibytes_are_134217728(
+    node: Machine, seen: dict[bool, Seen], cluster: Cluster
+) -> None:
+    """The estimate of so small a request would be another number on every node."""
+    given = resources(cpu_memory("10m", "128Mi"), cpu_memory("1", "256Mi"))
+    with running(node, "--config", CONFIG_FILE):
+        cluster.apply(pod("exact", spec(cluster.node, container("app", given))))
+        (made,) = cluster.all_levels(list(cluster.running("exact").values()))
+        assert made.containers["app"]["memory.low"] == "134217728"
+        less = resources(cpu_memory("10m", "96Mi"), cpu_memory("1", "256Mi"))
+        patch = {"containers": [{"name": "app", "resources": less}]}
+        resized = cluster.resize("exact", patch)
+        held = keep_looking(
+            lambda: cluster.levels(resized).containers["app"]["memory.low"],
+            lambda low: low == str(96 << 20),
+        )
+        assert held == str(96 << 20)
 
 
 @each_node
