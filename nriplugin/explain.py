@@ -50,7 +50,8 @@ TYPICAL_NODE = model.NodeFacts(
     runtime="containerd",
     writable=True,
 )
-
+# The kubelet that is assumed where the user names none: one with default settings.
+DEFAULT_KUBELET = KubeletCapacitySettings()
 
 REQUEST_NOTE = (
     "the memory request is the manifest's, as in kubelet's checkpoint; a node that "
@@ -119,7 +120,7 @@ class ExplainedPod:
     """A pod; `cgroups` has the path of its cgroup for each cgroup driver.
 
     `path` is where in the object the pod's template is. `pod_v1` and `pod_v2` are what
-    a kubelet with default settings writes to the cgroup of the pod.
+    the kubelet writes to the cgroup of the pod.
     """
 
     kind: str
@@ -145,11 +146,13 @@ def explain_pod(
     facts: model.NodeFacts = TYPICAL_NODE,
     groups: Sequence[GroupObject] = (),
     *,
+    kubelet: KubeletCapacitySettings = DEFAULT_KUBELET,
     checkpoint: bool = False,
 ) -> ExplainedPod:
     """Explain a pod and all of its containers; the pod's PodGroup may be in `groups`.
 
-    `checkpoint` is whether the node can read memory requests in kubelet's checkpoint.
+    `kubelet` is how the node's kubelet is configured; `checkpoint` is whether memory
+    requests can be read in its checkpoint.
 
     Raises:
         ConfigError: a number has no valid cgroup v2 value, or the UID no valid path.
@@ -168,7 +171,7 @@ def explain_pod(
         # the doors know.
         oci_runtime=oci_runtime_of(pod.spec.runtime_class),
     )
-    values = pod_values(pod.spec, qos, KubeletCapacitySettings())
+    values = pod_values(pod.spec, qos, kubelet)
     return ExplainedPod(
         kind=pod.kind,
         name=pod.name,
@@ -180,7 +183,7 @@ def explain_pod(
         cgroups={driver.value: cgroup_path(components, driver) for driver in Driver},
         containers=tuple(
             _explain_container(
-                *(container, pod.spec, qos, subject, config, facts),
+                *(container, pod.spec, qos, subject, config, facts, kubelet),
                 # kubelet keeps no record of what ends before the pod's work begins.
                 allocated=checkpoint and container.role is not Role.INIT,
             )
@@ -212,6 +215,7 @@ def explain_pods(
     facts: model.NodeFacts = TYPICAL_NODE,
     groups: Sequence[GroupObject] = (),
     *,
+    kubelet: KubeletCapacitySettings = DEFAULT_KUBELET,
     checkpoint: bool = False,
 ) -> list[ExplainedPod]:
     """Explain the pods of a manifest; `source` names it in errors.
@@ -223,7 +227,11 @@ def explain_pods(
     for pod in pods:
         try:
             explained.append(
-                explain_pod(pod, config, facts, groups, checkpoint=checkpoint)
+                explain_pod(
+                    *(pod, config, facts, groups),
+                    kubelet=kubelet,
+                    checkpoint=checkpoint,
+                )
             )
         except (ConfigError, HandlerFailed) as exc:
             raise ConfigError(f"{source}: {pod.kind} {pod.name}: {exc}") from exc
@@ -237,10 +245,11 @@ def _explain_container(
     subject: model.Pod,
     config: EngineConfig,
     facts: model.NodeFacts,
+    kubelet: KubeletCapacitySettings,
     *,
     allocated: bool,
 ) -> ExplainedContainer:
-    sent = sent_for(container, spec)
+    sent = sent_for(container, spec, kubelet)
     requests = default_requests(container.requests, container.limits)
     memory = _memory_request(container)
     capacity = facts.memory_capacity_bytes

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.paths import Driver
 from nriplugin.cgroup.locate.walk import walk
+from nriplugin.cli.kubelet_file import read_kubelet_file
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.kube.api_objects import (
     ActivePod,
@@ -24,8 +25,6 @@ from nriplugin.kube.api_objects import (
 )
 from nriplugin.kube.capacity import HUGEPAGES, node_capacity
 from nriplugin.kube.checkpoint_pods import CHECKPOINT, checkpoint_pods
-from nriplugin.kube.kubelet_config import parse_config_file
-from nriplugin.kube.kubelet_merge import merge_settings
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.quantity import parse
 from nriplugin.node.kubelet import read_kubelet
@@ -102,11 +101,7 @@ def find_settings(args: argparse.Namespace, node: DetectedNode) -> FoundSettings
     """
     if args.kubelet_config is not None:
         path = args.kubelet_config
-        parsed = parse_config_file(_text_of(path, "--kubelet-config"), path)
-        merged = merge_settings(parsed)
-        if merged.problems:
-            raise ConfigError(merged.problems[0])
-        return FoundSettings(merged.capacity, f"kubelet's settings: {path}")
+        return FoundSettings(read_kubelet_file(path), f"kubelet's settings: {path}")
     if args.node is not None:
         root = "/" + "/".join(node.driver.kube_root)
         settings = KubeletCapacitySettings(cgroup_root=root)

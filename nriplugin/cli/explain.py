@@ -17,9 +17,10 @@ from nriplugin.convert.curves import AUTO, Curve, curve_named
 from nriplugin.engine.decision import EXACT, RESOURCES
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
-from nriplugin.explain import TYPICAL_NODE, explain_pods
+from nriplugin.explain import DEFAULT_KUBELET, TYPICAL_NODE, explain_pods
+from nriplugin.kube.api_objects import read_node
+from nriplugin.kube.capacity import node_capacity
 from nriplugin.kube.manifests import read_manifests
-from nriplugin.kube.node_object import read_node_memory
 from nriplugin.kube.quantity import value
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         ExplainedPod,
         ExplainedWrite,
     )
+    from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
     from nriplugin.kube.manifests import Manifests
     from nriplugin.kube.podgroup_object import GroupObject
 
@@ -71,10 +73,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "capacity and its allocatable memory are used in place of --node-memory",
     )
     parser.add_argument(
+        "--kubelet-config",
+        metavar="FILE",
+        help="the kubelet's configuration file; its reservations, quota period and "
+        "MemoryQoS then count (default: a kubelet with default settings)",
+    )
+    parser.add_argument(
         "--driver",
         choices=[*Driver],
-        default=Driver.SYSTEMD,
-        help="the node's cgroup driver (default: systemd)",
+        help="the node's cgroup driver (default: the one in --kubelet-config, else "
+        "systemd)",
     )
     parser.add_argument(
         "--oci-runtime",
@@ -102,7 +110,12 @@ def main(args: argparse.Namespace) -> int:
     if args.curve is not None:
         curve = None if args.curve == AUTO else Curve(args.curve)
         config = config._replace(curve=curve)
-    facts = _facts(args)
+    kubelet = DEFAULT_KUBELET
+    if args.kubelet_config is not None:
+        from nriplugin.cli.kubelet_file import read_kubelet_file
+
+        kubelet = read_kubelet_file(args.kubelet_config)
+    facts = _facts(args, kubelet)
     explained: list[ExplainedPod] = []
     skipped: list[str] = []
     groups: list[GroupObject] = []
@@ -110,6 +123,7 @@ def main(args: argparse.Namespace) -> int:
         manifests = _read(path)
         explained += explain_pods(
             *(manifests.pods, path, config, facts, manifests.groups),
+            kubelet=kubelet,
             checkpoint=checkpoint,
         )
         groups += manifests.groups
@@ -128,20 +142,39 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _facts(args: argparse.Namespace) -> NodeFacts:
+def _facts(args: argparse.Namespace, kubelet: KubeletCapacitySettings) -> NodeFacts:
     """Return the facts of the node that the options describe."""
-    memory = allocatable = None
-    if args.node_memory is not None:
-        memory = allocatable = value(args.node_memory, "--node-memory")
-    elif args.node is not None:
-        memory, allocatable = read_node_memory(_documents(args.node), args.node)
+    memory, allocatable = _memory(args, kubelet)
     return TYPICAL_NODE._replace(
-        driver=args.driver,
+        driver=args.driver or kubelet.driver or Driver.SYSTEMD,
         oci_runtime=args.oci_runtime,
         memory_capacity_bytes=memory,
         memory_allocatable_bytes=allocatable,
         writable=not args.read_only,
     )
+
+
+def _memory(
+    args: argparse.Namespace, kubelet: KubeletCapacitySettings
+) -> tuple[int | None, int | None]:
+    """Return the node's memory, and what of it is left for pods.
+
+    With --kubelet-config the latter is what the kubelet writes to the cgroup of all
+    pods; without, it is what the Node reports.
+    """
+    if args.node_memory is not None:
+        memory = value(args.node_memory, "--node-memory")
+        left = memory
+    elif args.node is not None:
+        node = read_node(_documents(args.node), args.node)
+        memory = value(node.capacity["memory"])
+        left = value(node.allocatable.get("memory", memory))
+    else:
+        return None, None
+    if args.kubelet_config is not None:
+        capacity = node_capacity({"memory": memory}, kubelet)
+        left = capacity.available_to_pods["memory"]
+    return memory, left
 
 
 def _read(path: str) -> Manifests:

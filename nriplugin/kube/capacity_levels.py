@@ -18,8 +18,8 @@ from nriplugin.kube.cgroup_values import CgroupValues
 from nriplugin.kube.kubelet import milli_cpu_to_shares
 from nriplugin.kube.memory_reservation import burstable_files, kubepods_files
 from nriplugin.kube.pod_qos import qos_class
-from nriplugin.kube.pod_values import container_values, pod_values
 from nriplugin.kube.pod_sums import memory_bytes, milli_cpu, pod_limits, pod_requests
+from nriplugin.kube.pod_values import container_values, pod_values
 from nriplugin.kube.qos import QOSClass
 
 if TYPE_CHECKING:

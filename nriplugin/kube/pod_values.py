@@ -81,8 +81,7 @@ def container_values(
     swap_bytes: int | None,
 ) -> ContainerValues:
     """Return the numbers that the kubelet sends for a container."""
-    period = settings.cpu_cfs_quota_period_us
-    sent = sent_for(container, spec, period)
+    sent = sent_for(container, spec, settings)
     requests = default_requests(container.requests, container.limits)
     available = node.available_to_pods.get("memory", 0)
     unified = container_files(
@@ -94,14 +93,13 @@ def container_values(
         if _may_swap(requests, container.limits, qos, settings):
             swap = limited_swap(value(requests.get("memory", 0)), memory, swap_bytes)
         unified["memory.swap.max"] = str(swap)
-    has_quota = settings.cpu_cfs_quota and sent.quota_us > 0
     return ContainerValues(
         _cpu_and_memory(requests),
         _cpu_and_memory(container.limits),
         CgroupValues(
             shares=sent.shares,
-            quota_us=sent.quota_us if has_quota else None,
-            period_us=period if has_quota else None,
+            quota_us=sent.quota_us or None,
+            period_us=sent.period_us if sent.quota_us else None,
             memory_limit_bytes=sent.memory_limit_bytes or None,
             unified=unified,
         ),

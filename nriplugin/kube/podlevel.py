@@ -30,7 +30,7 @@ def default_pod_requests(
     together = sum_containers(
         containers, lambda one: default_requests(one.requests, one.limits)
     )
-    filled = {
+    filled: Amounts = {
         name: f"{together[name]}m" for name in ("cpu", "memory") if name in together
     }
     return {**given.limits, **filled, **given.requests}

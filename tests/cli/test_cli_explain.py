@@ -395,7 +395,7 @@ status:
 def test_capacity_and_allocatable_come_from_the_node(tmp_path: Path) -> None:
     """The OOM score is one of the capacity, memory.high one of what is allocatable."""
     config, node = tmp_path / "config.yaml", tmp_path / "node.yaml"
-    config.write_text("memoryQoS: {enabled: true}")
+    config.write_text("memoryQoS: {enabled: true}\nkubeletCheckpoint: {enabled: false}")
     node.write_text(NODE)
     pod = POD.replace(", memory: 1Gi", "").replace("memory: 256Mi", "memory: 4Gi")
     done = explain("--json", "--config", config, "--node", node, "-", stdin=pod)
@@ -405,12 +405,51 @@ def test_capacity_and_allocatable_come_from_the_node(tmp_path: Path) -> None:
     assert "oom_score_adj 938" in high["source"]
 
 
+def test_the_kubelets_configuration_counts(tmp_path: Path) -> None:
+    """Its quota period is sent, and its reservations are not left for pods."""
+    config, kubelet = tmp_path / "config.yaml", tmp_path / "kubelet.yaml"
+    config.write_text("memoryQoS: {enabled: true}")
+    kubelet.write_text(
+        "kind: KubeletConfiguration\ncgroupDriver: cgroupfs\ncpuCFSQuotaPeriod: 50ms\n"
+        "systemReserved: {memory: 8Gi}\nkubeReserved: {memory: 4Gi}\n"
+        "podPidsLimit: 99\nfeatureGates: {CustomCPUCFSQuotaPeriod: true}\n"
+    )
+    pod = POD.replace(", memory: 1Gi", "")
+    options = ("--config", config, "--node-memory", "64Gi", "--json", "-")
+    [plain] = json.loads(explain(*options, stdin=pod).stdout)
+    done = explain("--kubelet-config", kubelet, *options, stdin=pod)
+    [given] = json.loads(done.stdout)
+    assert plain["containers"][0]["sent"]["cpu.period"] == 100_000
+    assert given["containers"][0]["sent"]["cpu.period"] == 50_000
+    assert "pids.max" not in plain["pod_v2"]
+    assert given["pod_v2"]["pids.max"] == "99"
+    high = [
+        int(file["value"])
+        for one in (plain, given)
+        for file in one["containers"][0]["files"]
+        if file["file"] == "memory.high"
+    ]
+    assert len(high) == 2
+    assert 10 << 30 < high[0] - high[1] < 12 << 30
+
+    kubelet.write_text("cpuCFSQuota: false")
+    [without] = json.loads(
+        explain("--kubelet-config", kubelet, *options, stdin=pod).stdout
+    )
+    assert "cpu.quota" not in without["containers"][0]["sent"]
+
+    kubelet.write_text("podPidsLimit: many")
+    done = explain("--kubelet-config", kubelet, *options, stdin=pod)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{kubelet}:1: podPidsLimit: 'many', expected" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (POD, "expected one object of kind Node"),
+        (POD, "0 nodes, expected one object Node"),
         (NODE.replace("33554432Ki", "x"), "status.allocatable.memory: 'x', expected"),
-        ("kind: Node", "status.capacity.memory: None, expected a quantity"),
+        ("kind: Node", "status.capacity: no cpu or no memory, expected both"),
     ],
 )
 def test_a_wrong_node_is_named(tmp_path: Path, text: str, message: str) -> None:

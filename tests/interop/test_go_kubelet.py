@@ -80,7 +80,7 @@ def container(guess: random.Random, name: str, **more: str) -> dict[str, Any]:
 
 
 def random_pod(guess: random.Random, uid: str) -> dict[str, Any]:
-    """Return a pod with init containers, sidecars, overhead and resources of its own."""
+    """Return a pod with init containers, sidecars, overhead and own resources."""
     spec: dict[str, Any] = {
         "containers": [
             container(guess, f"app{number}") for number in range(guess.randrange(1, 4))
@@ -134,9 +134,10 @@ def pod_in(kubepods: CapacityCgroup) -> CapacityCgroup:
 def test_pods_have_the_numbers_of_kubelet(kubelet_values: Path) -> None:
     """A pod has kubelet's class, sums, shares, quota, limit and memory QoS."""
     guess = random.Random(4)
-    queries, settings = [], []
+    queries: list[dict[str, Any]] = []
+    settings = []
     for number in range(PODS):
-        query = {
+        query: dict[str, Any] = {
             "pod": random_pod(guess, f"u{number}"),
             "period": guess.choice(PERIODS),
             "quota": guess.random() < 0.9,
@@ -241,7 +242,7 @@ def test_shares_and_quotas_are_those_of_kubelet(kubelet_values: Path) -> None:
 def test_thresholds_are_those_of_kubelet(kubelet_values: Path) -> None:
     """A hard eviction threshold reserves kubelet's amount, as a share or as bytes."""
     guess = random.Random(4000)
-    queries = []
+    queries: list[dict[str, Any]] = []
     for _ in range(2000):
         share = f"{guess.choice((guess.randrange(1, 99), guess.uniform(0.1, 99))):.4g}%"
         memory = guess.randrange(1 << 30, 1 << guess.randrange(31, 43))

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.podspec import read_pod_spec
 from nriplugin.kube.sent import Sent, sent_for
 
@@ -13,7 +14,7 @@ MI = 1 << 20
 def sent(resources: dict[str, Any], pod: dict[str, Any] | None = None) -> Sent:
     container = {"name": "c", "resources": resources}
     spec = read_pod_spec({"containers": [container], "resources": pod}, "spec")
-    return sent_for(spec.containers[0], spec)
+    return sent_for(spec.containers[0], spec, KubeletCapacitySettings())
 
 
 @pytest.mark.parametrize(
