@@ -28,11 +28,10 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from nriplugin.node.directory_events import DirectoryEvents
-from nriplugin.node.kubelet_checkpoint import KubeletCheckpoint
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from nriplugin.node.kubelet_checkpoint import KubeletCheckpoint
 
     Publish = Callable[[Mapping[str, Mapping[str, int]]], None]
 
@@ -96,6 +95,11 @@ class _WatchedFile:
     """One path and the thread that looks at it."""
 
     def __init__(self, path: str, publish: Publish) -> None:
+        # Imported here, because a process without such a watch needs neither inotify
+        # nor a parser.
+        from nriplugin.node.directory_events import DirectoryEvents
+        from nriplugin.node.kubelet_checkpoint import KubeletCheckpoint
+
         self.checkpoint = KubeletCheckpoint(path)
         self.looked = threading.Event()
         self._publish = publish

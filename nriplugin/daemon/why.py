@@ -313,8 +313,8 @@ class _ContainerReasons:
         ended = [file for file in names if gave_up(self._entry.id, file)]
         if ended:
             self._advice.append(
-                f"{', '.join(ended)}: repair has given up until an update or a "
-                "decision changes the value: find the program that differs"
+                f"{', '.join(ended)}: repair has given up until an update or a new "
+                "decision: find the program that differs"
             )
         again = [file for file in names if file not in ended]
         if again:

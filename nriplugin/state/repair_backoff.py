@@ -2,9 +2,10 @@
 
 Another program may write its own value again and again. So the first repair of a file
 is done at once, and each further one only after a longer wait. When all attempts are
-used, repair gives up on the file until the decided value is another one, which an
-update or a new decision leads to. A file that has kept the value for an hour after its
-last repair counts as new.
+used, repair gives up on the file until there is a new decision about the container,
+which an update or a correction leads to: values may have been written on that occasion
+that nobody else insists on. A file that has kept the value for an hour after its last
+repair counts as new.
 
 The background thread alone calls this. Times are seconds of a monotonic clock.
 """
@@ -41,6 +42,19 @@ class RepairBackoff:
 
     def __init__(self) -> None:
         self._attempts: dict[str, dict[str, Attempts]] = {}
+        # When the decision was made that the attempts of a container belong to.
+        self._decided_at: dict[str, float] = {}
+
+    def begin(self, container_id: str, decided_at: float) -> None:
+        """Count attempts from zero if the container has another decision than before.
+
+        To be called before the other methods, with the moment of the decision.
+        """
+        if self._decided_at.get(container_id) == decided_at:
+            return
+        self._decided_at[container_id] = decided_at
+        for attempts in self._attempts.get(container_id, {}).values():
+            attempts.count, attempts.gave_up = 0, False
 
     def due(self, container_id: str, files: Mapping[str, str], now: float) -> list[str]:
         """Return the files, of those that have drifted, that may be written now."""
@@ -107,11 +121,13 @@ class RepairBackoff:
                 del of_container[file]
         if not of_container:
             del self._attempts[container_id]
+            self._decided_at.pop(container_id, None)
 
     def keep_only(self, container_ids: Container[str]) -> None:
         """Forget containers that have ended."""
         for one in [one for one in self._attempts if one not in container_ids]:
             del self._attempts[one]
+            self._decided_at.pop(one, None)
 
     def _of(self, container_id: str, file: str, wanted: str) -> Attempts:
         of_container = self._attempts.setdefault(container_id, {})

@@ -75,6 +75,7 @@ class Repairs:
         files = {f: d.wanted for f, d in drift.items() if f in entry.files}
         if not files or not self.may_repair(entry):
             return ()
+        self._backoff.begin(entry.id, entry.decided_at)
         failed = self._backoff.take_sent(entry.id, files)
         for file in failed:
             self._counts.failed_repairs[file] += 1
@@ -122,7 +123,7 @@ class Repairs:
         self._backoff.keep_only(container_ids)
 
     def gave_up(self, container_id: str, file: str) -> bool:
-        """Whether a file is not written again before its decided value changes."""
+        """Whether a file is not written again before there is a new decision."""
         return self._backoff.gave_up(container_id, file)
 
     def may_repair(self, entry: ContainerEntry) -> bool:
@@ -191,7 +192,7 @@ class Repairs:
             text = (
                 f"repair gives up on {file} after {len(WAITS_S)} attempts: another "
                 f"program writes {drift[file].held!r} in place of {files[file]!r}; it "
-                "is tried again when an update or a decision changes the value"
+                "is tried again after an update or a new decision"
             )
             _log.warning("%s: %s", entry.path, text)
             self._events.note(EventKind.DRIFTED, entry, text)

@@ -25,6 +25,7 @@ STATE = ("--state-dir", "state")
 WALL_CLOCK = {
     "cgroup/journal/journal.py": "when a value was recorded",
     "cli/status.py": "how long ago something was",
+    "cli/top.py": "the moment of a sample",
     "cli/why.py": "how long ago something was",
     "daemon/config_status.py": "when a configuration was read",
     "daemon/instance_lock.py": "the last sign of life",

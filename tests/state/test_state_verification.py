@@ -45,6 +45,19 @@ def test_a_new_value_begins_anew() -> None:
     assert backoff.due("c2", CPU, 20_000) == ["cpu.max"]
 
 
+def test_a_new_decision_begins_anew_even_with_the_same_value() -> None:
+    """A runtime may have written an old value at an update, which nobody repeats."""
+    backoff = RepairBackoff()
+    backoff.begin("c1", 5.0)
+    attempts_until(backoff, 20_000)
+    assert backoff.gives_up("c1", CPU) == ["cpu.max"]
+    backoff.begin("c1", 5.0)
+    assert backoff.due("c1", CPU, 20_000) == []
+    backoff.begin("c1", 6.0)
+    assert not backoff.gave_up("c1", "cpu.max")
+    assert backoff.due("c1", CPU, 20_000) == ["cpu.max"]
+
+
 def test_a_file_that_kept_its_value_for_long_begins_anew() -> None:
     """A program that changes it once a day is not fighting."""
     backoff = RepairBackoff()

@@ -87,6 +87,21 @@ def test_after_an_update_repair_uses_its_values(node: Node) -> None:
     assert node.written() == {}
 
 
+def test_after_an_update_the_first_repair_is_at_once(node: Node) -> None:
+    """Earlier repairs of the same value do not make it wait."""
+    path = f"{CONTAINER}/cpu.max"
+    for _ in range(2):
+        node.kernel.files[path] = "max 100000"
+        repair(node)
+        assert node.written() == {f"{AT}/cpu.max": FILES["cpu.max"]}
+        node.kernel.files[path] = "max 100000"
+        repair(node)
+        assert node.written() == {}
+        node.update(asking(limit_bytes=GIB))
+        node.post_update()
+        node.written()
+
+
 def test_a_value_that_an_update_sets_explicitly_is_not_repaired(node: Node) -> None:
     """It was asked for, and the runtime has written it."""
     node.update(asking({"memory.max": str(3 * GIB)}, limit_bytes=2 * GIB))
