@@ -16,6 +16,7 @@ from nriplugin.daemon.process import DaemonProcess
 from nriplugin.errors import CgroupError
 from nriplugin.node.facts import node_facts
 from nriplugin.node.ownership_records import OwnershipRecords
+from nriplugin.node.policy_writes import PolicyRecord
 from nriplugin.node.state_directory import state_directory
 from nriplugin.state.lifecycle import Lifecycle
 
@@ -84,6 +85,7 @@ def _lifecycle_on(
     Either reason is empty if they can.
     """
     records = None if directory is None else OwnershipRecords(directory)
+    policy_record = PolicyRecord(directory)
     try:
         tree = node.open_tree()
     except CgroupError as exc:
@@ -121,6 +123,8 @@ def _lifecycle_on(
         records=records,
         render=render,
         shadow=shadow,
+        policy_record=policy_record,
+        host_root=node.host_root,
     )
     lifecycle.writer_opening.open_if_written_before()
     return lifecycle, "", unwritable

@@ -92,6 +92,7 @@ class NodePlugin(Plugin):
         lifecycle.correct_after_silence = self._adoption.correct_after_silence
         lifecycle.requests.correct = self._adoption.correct
         lifecycle.requests.read_pod = read_kept_pod
+        lifecycle.policies.read_pod = read_kept_pod
         self._unreadable_because = unreadable_because
         self._applying = threading.Lock()
 
@@ -183,7 +184,7 @@ class NodePlugin(Plugin):
             pod = NO_POD
         else:
             pod = read_pod(decode_pod(request.pod), plan.curves)
-            keep = lifecycle.requests.watched
+            keep = lifecycle.requests.watched or lifecycle.policies.on
             if known_pod is None or (keep and not known_pod.message):
                 known_pod = pod_entry(sandbox_id, pod, request.pod, keep=keep)
                 lifecycle.inventory.put_pod(known_pod)
