@@ -109,9 +109,16 @@ class Policies:
     def configure(self, scheduler: Scheduler, config: Config) -> None:
         """Begin or end by a configuration; values of a policy that is off go back."""
         on = bool(all_policies_on(config.engine)) and self._tree is not None
-        was, self._on = self._on, on and not self._ended
-        interval_s = config.policies.interval_seconds
-        self.counts.interval_s = float(interval_s) if self._on else 0.0
+        on = on and not (self._ended or self._plans.withdrawn)
+        self._schedule(scheduler, config.policies.interval_seconds, on=on)
+
+    def withdraw(self, scheduler: Scheduler) -> None:
+        """Act no more, whatever configuration comes; values go back."""
+        self._schedule(scheduler, self.counts.interval_s or 1.0, on=False)
+
+    def _schedule(self, scheduler: Scheduler, interval_s: float, *, on: bool) -> None:
+        was, self._on = self._on, on
+        self.counts.interval_s = float(interval_s) if on else 0.0
         scheduler.every(interval_s, self.look if self._on else None, JOB)
         if was or self._on:  # else no thread has to be started for this
             scheduler.soon(self.look)
