@@ -318,6 +318,7 @@ class Policies:
             holding.update({hold.policy for hold in state.held.values()})
         self.counts.containers, self.counts.holding = on, holding
         self.counts.last_at = time()
+        self.counts.looks += 1
 
 
 def _never() -> None:
