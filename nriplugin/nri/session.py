@@ -292,6 +292,9 @@ class Session:
     def _configure(self, request: nri.ConfigureRequest) -> nri.ConfigureResponse:
         if request.request_timeout > 0:
             self._watchdog.allow(request.request_timeout / 1000)
+        _log.info(
+            "registered with %s %s", request.runtime_name, request.runtime_version
+        )
         try:
             self._plugin.configure(request)
             release = release_of(request)
@@ -326,6 +329,7 @@ class Session:
         pods, self._pods = self._pods, []
         containers, self._containers = self._containers, []
         self._establish()
+        _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         updates = self._plugin.synchronize(pods, containers)
         response = nri.SynchronizeResponse(update=updates or ())
         drop_harmful(response.update)
