@@ -126,11 +126,16 @@ def harm_of(update: nri.ContainerUpdate, creating: str | None = None) -> str:
     return ""
 
 
-def drop_harmful(updates: Any, creating: str | None = None) -> None:  # noqa: ANN401
-    """Remove, in place, the updates that would do harm in the runtime."""
+def drop_harmful(updates: Any, creating: Any = None) -> None:  # noqa: ANN401
+    """Remove, in place, the updates that would do harm in the runtime.
+
+    `creating` is the request if a container is being created. A view of the request may
+    have no container.
+    """
+    own_id = creating.container.id if hasattr(creating, "container") else None
     for i in range(len(updates) - 1, -1, -1):
         update: nri.ContainerUpdate = updates[i]
-        harm = harm_of(update, creating)
+        harm = harm_of(update, own_id)
         if harm:
             line = "dropped an update of container %r: %s"
             _log.error(line, update.container_id, harm)

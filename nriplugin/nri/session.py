@@ -232,8 +232,7 @@ class Session:
                 if response is not None:
                     if may_update and response.update:
                         creating = method == "CreateContainer"
-                        own_id = request.container.id if creating else None
-                        drop_harmful(response.update, own_id)
+                        drop_harmful(response.update, request if creating else None)
                     payload = response.SerializeToString()
                 reply = write_reply(
                     PLUGIN_CONNECTION, stream_id, payload

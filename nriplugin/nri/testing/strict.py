@@ -100,7 +100,8 @@ def _wrong_answer(
     if not isinstance(answer, response):
         return _unexpected(answer, f"{response.DESCRIPTOR.name} or None")
     creating = None
-    if response is nri.CreateContainerResponse:
+    # A view of the request may have no container.
+    if response is nri.CreateContainerResponse and hasattr(args[0], "container"):
         creating = args[0].container.id
     return _harmful(getattr(answer, "update", ()), creating)
 
