@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 from support.harness import Recorder
@@ -68,9 +68,7 @@ def test_a_view_for_no_handler_is_told() -> None:
     """`views` with a misspelt name would silently have no effect."""
 
     class Mine(Plugin):
-        views: ClassVar = MappingProxyType(
-            {"create_contaner": nri.CreateContainerRequest}
-        )
+        views = MappingProxyType({"create_contaner": nri.CreateContainerRequest})
 
     (sentence,) = misspelt_handlers(Mine())
     assert "'create_contaner' is no handler; did you mean create_container?" in sentence

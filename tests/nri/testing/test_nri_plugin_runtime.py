@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -250,6 +251,29 @@ def test_an_update_of_the_container_in_creation_is_a_mistake() -> None:
         runtime.run_plugin(Confused())
         with pytest.raises(StrictFailure, match="adjust it instead"):
             runtime.create_container(pod, make_container(pod))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_view_may_leave_the_container_out(strict: bool) -> None:
+    """A handler whose view has no container may answer with updates of others."""
+
+    class Light(Plugin):
+        # It has the pod of CreateContainerRequest, under the same number.
+        views = MappingProxyType({"create_container": nri.RunPodSandboxRequest})
+
+        def create_container(  # type: ignore[override] # the view declared above
+            self, request: nri.RunPodSandboxRequest
+        ) -> nri.CreateContainerResponse:
+            response = nri.CreateContainerResponse()
+            update = response.update.add(container_id=f"of {request.pod.name}")
+            update.linux.resources.unified["cpu.weight"] = "2"
+            return response
+
+    pod = make_pod("web")
+    with PluginRuntime(strict=strict) as runtime:
+        runtime.run_plugin(Light())
+        created = runtime.create_container(pod, make_container(pod))
+    assert [update.container_id for update in created.updates] == ["of web"]
 
 
 def test_a_misspelt_handler_fails_before_the_plugin_runs() -> None:
