@@ -104,7 +104,7 @@ def test_a_request_only_appends() -> None:
 def test_all_containers_are_compared_beside_many_that_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else a node whose containers always change would never see another one's drift."""
+    """Else on a node where containers always change, others would drift unseen."""
     monkeypatch.setattr(verification, "BATCH", 4)
     node = started()
     node.verify()
