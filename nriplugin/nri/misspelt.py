@@ -14,11 +14,11 @@ from nriplugin.nri.plugin import Plugin
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What the SDK calls beside the handlers of the table.
-_FURTHER = (
+# Every method of a plugin that the SDK calls: those of the table, and five more.
+HANDLERS = (
+    *(method.handler for method in METHODS),
     *("configure", "synchronize", "disconnected", "fallback_update", "other_event"),
 )
-HANDLERS = (*(method.handler for method in METHODS), *_FURTHER)
 
 # From this similarity on (1 is equal, without underscores and in lower case) two names
 # count as alike. "oncreatecontainer" is meant as "createcontainer"; a method
