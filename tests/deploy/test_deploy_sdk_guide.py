@@ -7,13 +7,20 @@ import re
 import shlex
 import signal
 import subprocess
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from support.needs import need
-from support.wheels import WheelsMissing, build_wheel, downloaded, offline
+from support.wheels import (
+    WheelsMissing,
+    build_sdist,
+    build_wheel,
+    downloaded,
+    offline,
+)
 
 from nriplugin.nri.testing import EmbeddedRuntime, make_container, make_pod
 
@@ -89,6 +96,14 @@ def test_the_wheel_has_what_authors_need(wheel: Path) -> None:
     } <= files
     packages = {name.split("/")[0] for name in files if ".dist-info/" not in name}
     assert packages == {"nriplugin"}
+
+
+def test_the_sdist_has_the_examples(packages: Path, tmp_path: Path) -> None:
+    """Who downloads the sources gets the examples and the guide that explains them."""
+    with tarfile.open(build_sdist(tmp_path, packages)) as archive:
+        files = {name.partition("/")[2] for name in archive.getnames()}
+    assert {f"examples/{path.name}" for path in EXAMPLES} <= files
+    assert {"docs/sdk.md", "proto/nriplugin/api/nri.proto"} <= files
 
 
 def test_the_guide_works_to_the_letter(

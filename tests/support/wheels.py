@@ -73,6 +73,22 @@ def build_wheel(directory: Path, packages: Path) -> Path:
     return wheel
 
 
+def build_sdist(directory: Path, packages: Path) -> Path:
+    """Build the source distribution of this checkout into a directory."""
+    builder = directory / "builder"
+    environ = offline(packages)
+    install = [*PIP, "install", "--target", builder, "hatchling"]
+    subprocess.run(install, check=True, env=environ)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", directory],
+        check=True,
+        cwd=REPOSITORY,
+        env={**environ, "PYTHONPATH": str(builder)},
+    )
+    (sdist,) = directory.glob("nriplugin-*.tar.gz")
+    return sdist
+
+
 def _dependencies(project: Path) -> list[str]:
     import tomllib
 
