@@ -61,9 +61,9 @@ def built(kind: str, key: str, what: str, build: Callable[[Path], None]) -> Path
     """Return the directory `kind-key`; if it is not there, `build` fills a new one.
 
     Older directories of that kind are removed, unless they were asked for within
-    `IN_USE_S`: a run in another checkout may be using them. A build works in a directory of another
-    name, so an interrupted one is never taken for a result. Of two builds of a kind at
-    once, the second waits for the first.
+    `IN_USE_S`: a run in another checkout may be using them. A build works in a
+    directory of another name, so an interrupted one is never taken for a result. Of two
+    builds of a kind at once, the second waits for the first.
     """
     home = directory()
     home.mkdir(parents=True, exist_ok=True)
