@@ -77,7 +77,7 @@ def build_sdist(directory: Path, packages: Path) -> Path:
     """Build the source distribution of this checkout into a directory."""
     builder = directory / "builder"
     environ = offline(packages)
-    install = [*PIP, "install", "--target", builder, "hatchling"]
+    install = [*PIP, "install", "--target", str(builder), "hatchling"]
     subprocess.run(install, check=True, env=environ)
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", directory],
