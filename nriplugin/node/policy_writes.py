@@ -164,6 +164,10 @@ class PolicyRecord:
         if self._path is None or paths == self._stored:
             return True
         try:
+            if not paths:
+                os.unlink(self._path)
+                self._stored = frozenset()
+                return True
             temporary = f"{self._path}.new"
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(sorted(paths), file)

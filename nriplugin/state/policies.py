@@ -165,6 +165,8 @@ class Policies:
         """Measure, ask and write, once."""
         if self._tree is None or not self._connected or self._ended:
             return
+        if self._plans.others_decide:
+            return  # what files hold is the other process's
         began = thread_time()
         if not self._recovered:
             self._recover()
