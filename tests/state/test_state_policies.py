@@ -96,6 +96,18 @@ def test_a_resize_during_a_burst_wins() -> None:
     assert (node.quota(), node.quota(POD)) == (80000, 80000)
 
 
+def test_a_resize_to_the_very_value_of_the_burst_wins() -> None:
+    """The files do not change then, but what they go back to does."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.set_quota(POD, "75000 100000")
+    node.set_quota(CONTAINER, "75000 100000")
+    node.know(CONTAINER, "75000 100000")
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (75000, 75000)
+
+
 def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None:
     """By the record and the journal, before it asks any policy."""
     with Journal(str(tmp_path)) as journal:
