@@ -546,16 +546,24 @@ class PodSandbox(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ID_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    RUNTIME_HANDLER_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: Global___PodSandboxState.ValueType
+    runtime_handler: builtins.str
+    @property
+    def metadata(self) -> Global___PodSandboxMetadata: ...
     def __init__(
         self,
         *,
         id: builtins.str = ...,
+        metadata: Global___PodSandboxMetadata | None = ...,
         state: Global___PodSandboxState.ValueType = ...,
+        runtime_handler: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "state", b"state"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["metadata", b"metadata"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "metadata", b"metadata", "runtime_handler", b"runtime_handler", "state", b"state"]) -> None: ...
 
 Global___PodSandbox: typing_extensions.TypeAlias = PodSandbox
 

@@ -10,7 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from support.capacity_trees import NODE, PODS, SAMPLES, file_in, fill, levels
+from support.capacity_trees import (
+    NODE,
+    PODS,
+    SAMPLES,
+    file_in,
+    fill,
+    levels,
+    machine,
+)
 from support.control_daemon import ControlDaemon
 from support.terminals import COLOUR, on_terminal
 
@@ -127,18 +135,6 @@ def options(
     return ["--cgroup-root", str(root), "--host-root", str(tmp_path)]
 
 
-def machine(tmp_path: Path) -> None:
-    """Make the files of /proc and /sys that have a machine's capacity."""
-    for path, text in {
-        "proc/meminfo": "MemTotal: 8388608 kB\nSwapTotal: 0 kB\n",
-        "sys/devices/system/cpu/online": "0-3\n",
-        "proc/sys/kernel/pid_max": "32768\n",
-        "proc/sys/kernel/threads-max": "60000\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-
-
 # A level, and one of its files that is changed by hand.
 CHANGED = {
     1: [
@@ -252,7 +248,9 @@ def test_without_files_the_pods_are_those_of_kubelets_checkpoint(
     machine(tmp_path)
     command = ["capacity", "-o", "json", *places]
     assert main(command) == 2
-    assert "allocated_pods_state: No such file" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "allocated_pods_state: No such file" in error
+    assert "no runtime has a CRI socket here" in error
     checkpoint = tmp_path / "var/lib/kubelet/allocated_pods_state"
     checkpoint.parent.mkdir(parents=True)
     resources = {"requests": {"cpu": "250m", "memory": "64Mi"}}

@@ -117,9 +117,7 @@ def test_a_factor_throttles_before_the_limit() -> None:
     """A container without a limit is throttled by what all pods may use together."""
     found = files(replace(DEFAULTS, memory_throttling_factor=0.9), *PODS)
     assert found["burstable-app"]["memory.high"] == "127504384"
-    assert found["best-effort-app"]["memory.high"] == str(
-        int(GIB * 0.9) // 4096 * 4096
-    )
+    assert found["best-effort-app"]["memory.high"] == str(int(GIB * 0.9) // 4096 * 4096)
     assert "memory.high" not in found["guaranteed-app"]
     # A pod has it only by resources of its own.
     assert "memory.high" not in found["burstable"]
