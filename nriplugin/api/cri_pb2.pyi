@@ -140,9 +140,12 @@ class Container(google.protobuf.message.Message):
     POD_SANDBOX_ID_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    CREATED_AT_FIELD_NUMBER: builtins.int
     id: builtins.str
     pod_sandbox_id: builtins.str
     state: Global___ContainerState.ValueType
+    created_at: builtins.int
+    """In nanoseconds since 1970."""
     @property
     def metadata(self) -> Global___ContainerMetadata: ...
     def __init__(
@@ -152,9 +155,10 @@ class Container(google.protobuf.message.Message):
         pod_sandbox_id: builtins.str = ...,
         metadata: Global___ContainerMetadata | None = ...,
         state: Global___ContainerState.ValueType = ...,
+        created_at: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["metadata", b"metadata"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "metadata", b"metadata", "pod_sandbox_id", b"pod_sandbox_id", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "id", b"id", "metadata", b"metadata", "pod_sandbox_id", b"pod_sandbox_id", "state", b"state"]) -> None: ...
 
 Global___Container: typing_extensions.TypeAlias = Container
 

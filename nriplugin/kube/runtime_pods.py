@@ -18,7 +18,7 @@ from nriplugin.kube.oomscore import request_range
 from nriplugin.kube.qos import QOSClass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nriplugin.convert import Resources
 
@@ -27,11 +27,16 @@ UNKNOWN_INIT = "(ended)"
 
 
 class RuntimeContainer(NamedTuple):
-    """A container; its numbers are None if the runtime was not asked for them."""
+    """A container; its numbers are None if the runtime was not asked for them.
+
+    `created` is when the first container of this name in the pod was created, in
+    nanoseconds.
+    """
 
     name: str
     id: str
     running: bool
+    created: int = 0
     numbers: Resources | None = None
     oom_score_adj: int | None = None
 
@@ -68,9 +73,12 @@ def complete_pod(
     if known is None:
         return {**pod, "spec": spec}
     names = {one["name"] for one in spec["containers"]}
-    others = [one for one in known.containers if one.name not in names]
-    init = [{"name": one.name, "resources": _resources(one, qos, 0)} for one in others]
-    spec["initContainers"] = [one for one in init if one["resources"]]
+    others = {
+        one.name: {"name": one.name, "resources": resources}
+        for one in known.containers
+        if one.name not in names and (resources := _resources(one, qos, 0))
+    }
+    spec |= _in_order(known, spec["containers"], others)
     spec["overhead"] = dict(known.overhead)
     return {**pod, **_identity(known), "spec": spec}
 
@@ -83,19 +91,43 @@ def pod_of_runtime(
     Containers that have ended are taken for init containers, unless none runs.
     """
     containers: list[dict[str, Any]] = []
-    init: list[dict[str, Any]] = []
+    ended: dict[str, dict[str, Any]] = {}
     for one in known.containers:
         resources = _resources(one, qos, memory_capacity)
         found = {"name": one.name, "resources": resources}
-        (containers if one.running else init).append(found)
+        if one.running:
+            containers.append(found)
+        else:
+            ended[one.name] = found
     if not containers:
-        containers, init = init, []
-    spec = {
-        "containers": containers,
-        "initContainers": init,
-        "overhead": dict(known.overhead),
-    }
+        containers, ended = [*ended.values()], {}
+    spec = _in_order(known, containers, ended)
+    spec["overhead"] = dict(known.overhead)
     return {"kind": "Pod", **_identity(known), "spec": spec}
+
+
+def _in_order(
+    known: RuntimePod,
+    containers: Sequence[dict[str, Any]],
+    init: Mapping[str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Return a pod's containers and init containers, in the order of their creation.
+
+    A container that was created before an init container has ended is a sidecar: it
+    runs beside the init containers after it.
+    """
+    created = {one.name: one.created for one in known.containers}
+    last = max((created[name] for name in init), default=0)
+    sidecars = {
+        one["name"]: {**one, "restartPolicy": "Always"}
+        for one in containers
+        if created.get(one["name"], last) < last
+    }
+    in_order = sorted([*sidecars, *init], key=lambda name: created[name])
+    return {
+        "containers": [one for one in containers if one["name"] not in sidecars],
+        "initContainers": [init.get(name) or sidecars[name] for name in in_order],
+    }
 
 
 def with_class(pod: Mapping[str, Any], computed: str, qos: str) -> dict[str, Any]:

@@ -70,8 +70,10 @@ WEB = pod(
     {
         "containers": [APP],
         "initContainers": [
-            container("prepare", resources({"cpu": "700m"}, {"cpu": "900m"})),
+            # This sidecar runs beside the init container, and the other one does not.
             container("proxy", resources({"cpu": "20m"}), restartPolicy="Always"),
+            container("prepare", resources({"cpu": "700m"}, {"cpu": "900m"})),
+            container("log", resources({"cpu": "40m"}), restartPolicy="Always"),
         ],
     },
 )
@@ -140,7 +142,7 @@ def test_the_checkpoint_and_the_runtime_tell_all(
     """The same cgroups as by the manifests: overhead, init containers, classes, IDs."""
     with runtime_with(tmp_path, PODS):
         assert main(["capacity", "--check", *node]) == 0, capsys.readouterr().out
-        assert "All 14 cgroups hold the values" in capsys.readouterr().out
+        assert "All 15 cgroups hold the values" in capsys.readouterr().out
         found = report(capsys, node)
     assert names(found) == [
         f"shop/{n}" for n in ("batch", "db", "heavy", "mixed", "web")
@@ -161,7 +163,7 @@ def test_one_value_changed_by_hand_is_named(
     node: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     """And only that one."""
-    (file,) = (tmp_path / "cgroup").glob(f"**/*{'0102' * 16}*/memory.max")
+    (file,) = (tmp_path / "cgroup").glob(f"**/*{'0103' * 16}*/memory.max")
     file.write_text("4096\n")
     with runtime_with(tmp_path, PODS):
         assert main(["capacity", "--check", "-o", "json", *node]) == 1

@@ -94,11 +94,8 @@ def _containers(
 ) -> Iterator[tuple[cri.Container, cri.ContainerStatusResponse]]:
     spec = read_pod_spec(pod["spec"], "spec")
     by_name = {one.name: one for one in spec.containers}
-    statuses = pod.get("status", {})
-    for one in (
-        *statuses.get("initContainerStatuses", ()),
-        *statuses.get("containerStatuses", ()),
-    ):
+    statuses = pod["status"]
+    for number, one in enumerate(statuses["containerStatuses"]):
         runs = "running" in one["state"]
         metadata = cri.ContainerMetadata(name=one["name"])
         found = cri.Container(
@@ -106,6 +103,7 @@ def _containers(
             pod_sandbox_id=sandbox,
             metadata=metadata,
             state=cri.CONTAINER_RUNNING if runs else cri.CONTAINER_EXITED,
+            created_at=1_800_000_000_000_000_000 + number,
         )
         container: ContainerSpec = by_name[one["name"]]
         sent = sent_for(container, spec, KubeletCapacitySettings())

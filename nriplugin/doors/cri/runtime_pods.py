@@ -37,7 +37,8 @@ def read_runtime_pods(
         RPCError, TimeoutError: the runtime does not answer, or with an error.
     """
     runtime = client.version().runtime_name
-    by_pod = _last_containers(client.containers())
+    listed = client.containers()
+    by_pod, created = _last_containers(listed), _first_created(listed)
     return [
         RuntimePod(
             uid=sandbox.metadata.uid,
@@ -45,7 +46,12 @@ def read_runtime_pods(
             namespace=sandbox.metadata.namespace,
             runtime=runtime,
             containers=tuple(
-                _container(client, one, allocated.get(sandbox.metadata.uid, ()))
+                _container(
+                    client,
+                    one,
+                    created[sandbox.id, one.metadata.name],
+                    allocated.get(sandbox.metadata.uid, ()),
+                )
                 for one in by_pod.get(sandbox.id, {}).values()
             ),
             overhead=_overhead(client, sandbox),
@@ -64,12 +70,19 @@ def _last_containers(
     return by_pod
 
 
+def _first_created(found: Collection[cri.Container]) -> dict[tuple[str, str], int]:
+    """Return when the first container of each name was created, by pod and name."""
+    return {
+        (one.pod_sandbox_id, one.metadata.name): one.created_at
+        for one in sorted(found, key=lambda one: one.created_at, reverse=True)
+    }
+
+
 def _container(
-    client: RuntimeClient, one: cri.Container, known: Collection[str]
+    client: RuntimeClient, one: cri.Container, created: int, known: Collection[str]
 ) -> RuntimeContainer:
-    found = RuntimeContainer(
-        one.metadata.name, one.id, one.state == cri.CONTAINER_RUNNING
-    )
+    running = one.state == cri.CONTAINER_RUNNING
+    found = RuntimeContainer(one.metadata.name, one.id, running, created)
     if found.name in known:
         return found
     try:
