@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     from support.cluster import Cluster, Levels
 
 pytestmark = pytest.mark.timeout(3600)
-each_node = on_nodes(
-    FreshNode("kubernetes-systemd"),
-    long=(FreshNode("kubernetes"), FreshNode("kubernetes-crio")),
-)
+SYSTEMD, CGROUPFS = FreshNode("kubernetes-systemd"), FreshNode("kubernetes")
+each_node = on_nodes(SYSTEMD, long=(CGROUPFS, FreshNode("kubernetes-crio")))
 
 OVERHEAD = cpu_memory("50m", "32Mi")
 # An init container tells its log what its cgroup has, which is gone when others run.
@@ -235,13 +233,12 @@ def differences(node: Machine) -> list[dict[str, Any]]:
     return found
 
 
-@each_node
+# CRI-O does not tell the overhead of a pod.
+@on_nodes(SYSTEMD, long=(CGROUPFS,))
 def test_capacity_expects_what_kubelet_has_written(
     node: Machine, seen: dict[bool, Seen]
 ) -> None:
     """On all four levels; then one value is changed, and only that one is named."""
-    if node.node.runtime == "crio":
-        pytest.skip("CRI-O does not tell the overhead of a pod")
     found = keep_looking(lambda: differences(node), lambda found: not found)
     assert found == []
     app = container_ids(seen[True].pods["web"])["app"]
