@@ -17,7 +17,7 @@ from nriplugin.kube.sent import sent_for
 from support.checkpoints import enclosed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -64,8 +64,7 @@ def runtime_with(host: Path, pods: Sequence[dict[str, Any]]) -> Iterator[FakeRun
         "ListContainers": cri.ListContainersResponse(containers=containers),
     }
     for method, answer in answers.items():
-        text = answer.SerializeToString()
-        runtime.answers[rpc(method)] = lambda _, __, text=text: text
+        runtime.answers[rpc(method)] = _always(answer.SerializeToString())
     runtime.answers[rpc("ContainerStatus")] = lambda request, _: statuses[
         cri.ContainerStatusRequest.FromString(request).container_id
     ]
@@ -78,6 +77,10 @@ def runtime_with(host: Path, pods: Sequence[dict[str, Any]]) -> Iterator[FakeRun
         yield runtime
     finally:
         runtime.stop()
+
+
+def _always(answer: bytes) -> Callable[[bytes, Any], bytes]:
+    return lambda _, __: answer
 
 
 def _sandbox(pod: dict[str, Any]) -> cri.PodSandbox:
