@@ -47,7 +47,6 @@ kubeReserved: {{cpu: 50m, memory: 64Mi}}
 evictionHard: {{memory.available: 5%}}
 systemReservedCgroup: {reserved}
 enforceNodeAllocatable: [pods, system-reserved]
-podPidsLimit: 500
 """
 TIERED = "memoryReservationPolicy: TieredReservation\nmemoryThrottlingFactor: 0.8\n"
 PLUGIN_CONFIG = "/etc/nriplugin-capacity.yaml"
@@ -303,7 +302,6 @@ def test_with_reservations_check_is_silent(
     before = int(plain.report["tree"]["v2"]["memory.max"])
     after = int(reserving.report["tree"]["v2"]["memory.max"])
     assert before - after == 192 * MIB
-    assert reserving.levels["web"].pod["pids.max"] == "max"
 
 
 def test_the_cgroup_of_reserved_resources(
@@ -382,6 +380,5 @@ def test_kubelets_own_protection(
     burstable, guaranteed = cluster.all_levels(list(pods.values()))
     assert burstable.pod["memory.low"] == str(64 * MIB)
     assert guaranteed.pod["memory.min"] == str(96 * MIB)
-    assert {one["file"] for one in differences(node)} <= {
-        *("memory.low", "memory.min", "memory.high", "pids.max")
-    }
+    files = {one["file"] for one in differences(node)}
+    assert files <= {"memory.low", "memory.min", "memory.high"}
