@@ -113,6 +113,28 @@ def test_the_drawing_is_svg_with_every_pod(tmp_path: Path, capsys: Captured) -> 
     assert {"shop/web-0 350m", "data/db-0 2", "kube 500m"} <= set(texts)
 
 
+def test_narrow_boxes_have_names_without_namespaces(tmp_path: Path) -> None:
+    """Many pods are told apart by their names; the tips have all of it."""
+    pods = [
+        {
+            "kind": "Pod",
+            "metadata": {"name": f"web-{number}", "namespace": "shop"},
+            "spec": {"containers": [{"name": "app", "resources": resources}]},
+        }
+        for number in range(15)
+        for resources in ({"limits": {"cpu": "500m", "memory": "2Gi"}},)
+    ]
+    manifest, drawing = tmp_path / "pods.yaml", tmp_path / "capacity.svg"
+    manifest.write_text(yaml.safe_dump_all(pods))
+    command = ["capacity", "--node", NODE, "--pods", str(manifest)]
+    assert main([*command, "--svg", str(drawing)]) == 0
+    root = ElementTree.parse(drawing).getroot()  # noqa: S314 - our own file
+    texts = {one.text for one in root.iter() if one.tag.endswith("}text")}
+    tips = {one.text for one in root.iter() if one.tag.endswith("}title")}
+    assert "web-3" in texts
+    assert "shop/web-3 500m" in tips
+
+
 def test_a_reservation_beyond_the_capacity_is_a_mistake(
     tmp_path: Path, capsys: Captured
 ) -> None:
