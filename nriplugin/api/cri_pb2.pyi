@@ -870,10 +870,13 @@ class ContainerStatus(google.protobuf.message.Message):
     ID_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    FINISHED_AT_FIELD_NUMBER: builtins.int
     ANNOTATIONS_FIELD_NUMBER: builtins.int
     RESOURCES_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: Global___ContainerState.ValueType
+    finished_at: builtins.int
+    """In nanoseconds since 1970; 0 while it runs."""
     @property
     def metadata(self) -> Global___ContainerMetadata: ...
     @property
@@ -890,11 +893,12 @@ class ContainerStatus(google.protobuf.message.Message):
         id: builtins.str = ...,
         metadata: Global___ContainerMetadata | None = ...,
         state: Global___ContainerState.ValueType = ...,
+        finished_at: builtins.int = ...,
         annotations: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         resources: Global___ContainerResources | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["metadata", b"metadata", "resources", b"resources"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "id", b"id", "metadata", b"metadata", "resources", b"resources", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "finished_at", b"finished_at", "id", b"id", "metadata", b"metadata", "resources", b"resources", "state", b"state"]) -> None: ...
 
 Global___ContainerStatus: typing_extensions.TypeAlias = ContainerStatus
 

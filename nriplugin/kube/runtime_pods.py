@@ -1,10 +1,11 @@
 """A node's pods from what its runtime tells, beside kubelet's checkpoint. Pure.
 
 The checkpoint has the requests and limits of a pod's containers by the pod's UID, but
-no name, no overhead, and no init container that has ended. The runtime knows those. It
-has the numbers that kubelet sent for a container, from which its requests and limits
-follow, but for the memory request of a Burstable container: that is estimated from the
-container's OOM score.
+neither names nor overhead. Up to Kubernetes 1.36 it lacks init containers that have
+ended; since then it has them, and does not say which they are. The runtime knows what
+is missing. It also has the numbers that kubelet sent for a container, from which its
+requests and limits follow, but for the memory request of a Burstable container: that is
+estimated from the container's OOM score.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ UNKNOWN_INIT = "(ended)"
 class RuntimeContainer(NamedTuple):
     """A container; its numbers are None if the runtime was not asked for them.
 
-    `created` is when the first container of this name in the pod was created, in
-    nanoseconds.
+    `created` is when the first container of this name in the pod was created, and
+    `finished` when the last one ended, in nanoseconds; 0 if it has not, or is not known
+    to have.
     """
 
     name: str
     id: str
     running: bool
     created: int = 0
+    finished: int = 0
     numbers: Resources | None = None
     oom_score_adj: int | None = None
 
@@ -61,8 +64,8 @@ def complete_pod(
 ) -> dict[str, Any]:
     """Return an object Pod of the checkpoint with what the runtime tells of it.
 
-    Containers that the checkpoint lacks are init containers that have ended, or run
-    now; or ephemeral ones, which have no resources.
+    Containers that the checkpoint lacks are init containers, or ephemeral ones, which
+    have no resources.
 
     Args:
         pod: the object of the checkpoint.
@@ -72,13 +75,16 @@ def complete_pod(
     spec = dict(pod["spec"])
     if known is None:
         return {**pod, "spec": spec}
-    names = {one["name"] for one in spec["containers"]}
-    others = {
-        one.name: {"name": one.name, "resources": resources}
-        for one in known.containers
-        if one.name not in names and (resources := _resources(one, qos, 0))
-    }
-    spec |= _in_order(known, spec["containers"], others)
+    allocated = {one["name"]: one for one in spec["containers"]}
+    init: dict[str, dict[str, Any]] = {}
+    for one in known.containers:
+        if one.name not in allocated:
+            if resources := _resources(one, qos, 0):
+                init[one.name] = {"name": one.name, "resources": resources}
+        elif _is_init(one, known):
+            init[one.name] = allocated[one.name]
+    others = [one for name, one in allocated.items() if name not in init]
+    spec |= _in_order(known, others, init)
     spec["overhead"] = dict(known.overhead)
     return {**pod, **_identity(known), "spec": spec}
 
@@ -86,24 +92,34 @@ def complete_pod(
 def pod_of_runtime(
     known: RuntimePod, qos: str | None, memory_capacity: int
 ) -> dict[str, Any]:
-    """Return an object Pod for a pod of which there is no checkpoint.
-
-    Containers that have ended are taken for init containers, unless none runs.
-    """
+    """Return an object Pod for a pod of which there is no checkpoint."""
     containers: list[dict[str, Any]] = []
-    ended: dict[str, dict[str, Any]] = {}
+    init: dict[str, dict[str, Any]] = {}
     for one in known.containers:
         resources = _resources(one, qos, memory_capacity)
         found = {"name": one.name, "resources": resources}
-        if one.running:
-            containers.append(found)
+        if _is_init(one, known):
+            init[one.name] = found
         else:
-            ended[one.name] = found
-    if not containers:
-        containers, ended = [*ended.values()], {}
-    spec = _in_order(known, containers, ended)
+            containers.append(found)
+    spec = _in_order(known, containers, init)
     spec["overhead"] = dict(known.overhead)
     return {"kind": "Pod", **_identity(known), "spec": spec}
+
+
+def _is_init(one: RuntimeContainer, known: RuntimePod) -> bool:
+    """Say whether a container is an init container that has ended.
+
+    kubelet creates no other one before an init container has ended, whereas it does not
+    wait for others, which may end or fail at any time.
+    """
+    later = [other for other in known.containers if other.created > one.created]
+    return (
+        not one.running
+        and one.finished > 0
+        and bool(later)
+        and all(other.created >= one.finished for other in later)
+    )
 
 
 def _in_order(

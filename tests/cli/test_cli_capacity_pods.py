@@ -151,6 +151,15 @@ def test_the_checkpoint_and_the_runtime_tell_all(
     assert source.endswith("names, overhead and init containers are the runtime's")
 
 
+def test_a_checkpoint_of_earlier_releases_lacks_init_containers(
+    node: list[str], tmp_path: Path, capsys: Captured
+) -> None:
+    """Their numbers are then the runtime's."""
+    (tmp_path / CHECKPOINT).write_bytes(checkpoint_of(PODS, with_init=False))
+    with runtime_with(tmp_path, PODS):
+        assert main(["capacity", "--check", *node]) == 0, capsys.readouterr().out
+
+
 def test_a_pod_that_has_ended_is_left_out(
     node: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
@@ -208,9 +217,10 @@ def test_without_a_checkpoint_all_is_the_runtimes(
 
 
 def test_without_a_runtime_the_source_says_what_is_missing(
-    node: list[str], capsys: Captured
+    node: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
     """The class is that in which the cgroup is, though no init container is known."""
+    (tmp_path / CHECKPOINT).write_bytes(checkpoint_of(PODS, with_init=False))
     found = report(capsys, node)
     assert names(found) == [UID.format(number) for number in (1, 2, 3, 4, 5)]
     (mixed,) = (one for one in levels(found["tree"]) if one["name"] == UID.format(5))

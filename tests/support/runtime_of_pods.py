@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def checkpoint_of(pods: Sequence[dict[str, Any]]) -> bytes:
-    """Return the checkpoint that kubelet has of these pods."""
+_BEGUN_NS = 1_800_000_000_000_000_000
+
+
+def checkpoint_of(pods: Sequence[dict[str, Any]], *, with_init: bool = True) -> bytes:
+    """Return the checkpoint that kubelet has of these pods.
+
+    Up to Kubernetes 1.36 it has no init containers but sidecars.
+    """
     return enclosed(
         {
             "entries": {
@@ -33,7 +39,8 @@ def checkpoint_of(pods: Sequence[dict[str, Any]]) -> bytes:
                             *pod["spec"]["containers"],
                             *pod["spec"].get("initContainers", ()),
                         )
-                        if one in pod["spec"]["containers"]
+                        if with_init
+                        or one in pod["spec"]["containers"]
                         or one.get("restartPolicy") == "Always"
                     },
                     "PodLevelResources": pod["spec"].get("resources"),
@@ -106,12 +113,13 @@ def _containers(
             pod_sandbox_id=sandbox,
             metadata=metadata,
             state=cri.CONTAINER_RUNNING if runs else cri.CONTAINER_EXITED,
-            created_at=1_800_000_000_000_000_000 + number,
+            created_at=_BEGUN_NS + 10 * number,
         )
         container: ContainerSpec = by_name[one["name"]]
         sent = sent_for(container, spec, KubeletCapacitySettings())
         answer = cri.ContainerStatusResponse()
         answer.status.id = found.id
+        answer.status.finished_at = 0 if runs else found.created_at + 5
         answer.status.metadata.CopyFrom(metadata)
         numbers = answer.status.resources.linux
         numbers.cpu_shares, numbers.cpu_quota = sent.shares, sent.quota_us

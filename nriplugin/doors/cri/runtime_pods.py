@@ -1,8 +1,9 @@
 """Asks the runtime for the pods that it has, for a report about the node.
 
 Two calls list all pods and containers. The status of one, which takes a call each, is
-asked for only where nothing else tells what is in it: of containers that are not in
-kubelet's checkpoint, and of pods with a runtime class, which may have an overhead.
+asked for only where nothing else tells what is in it: of containers that have ended or
+are not in kubelet's checkpoint, and of pods with a runtime class, which may have an
+overhead.
 """
 
 from __future__ import annotations
@@ -83,13 +84,18 @@ def _container(
 ) -> RuntimeContainer:
     running = one.state == cri.CONTAINER_RUNNING
     found = RuntimeContainer(one.metadata.name, one.id, running, created)
-    if found.name in known:
+    if found.name in known and running:
         return found
     try:
-        status = container_of_status(client.container_status(one.id)).container
+        answer = client.container_status(one.id)
     except RPCError:
         return found  # it has ended since
-    return found._replace(numbers=status.resources, oom_score_adj=status.oom_score_adj)
+    status = container_of_status(answer).container
+    return found._replace(
+        finished=answer.status.finished_at,
+        numbers=status.resources,
+        oom_score_adj=status.oom_score_adj,
+    )
 
 
 def _overhead(client: RuntimeClient, sandbox: cri.PodSandbox) -> dict[str, str]:
