@@ -1,7 +1,7 @@
 """A node's pods from what its runtime tells, beside kubelet's checkpoint. Pure.
 
 The checkpoint has the requests and limits of a pod's containers by the pod's UID, but
-neither names nor overhead. Up to Kubernetes 1.36 it lacks init containers that have
+neither names nor overhead. Up to Kubernetes 1.35 it lacks init containers that have
 ended; since then it has them, and does not say which they are. The runtime knows what
 is missing. It also has the numbers that kubelet sent for a container, from which its
 requests and limits follow, but for the memory request of a Burstable container: that is

@@ -27,7 +27,7 @@ _BEGUN_NS = 1_800_000_000_000_000_000
 def checkpoint_of(pods: Sequence[dict[str, Any]], *, with_init: bool = True) -> bytes:
     """Return the checkpoint that kubelet has of these pods.
 
-    Up to Kubernetes 1.36 it has no init containers but sidecars.
+    Up to Kubernetes 1.35 it has no init containers but sidecars.
     """
     return enclosed(
         {
