@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.engine.decision import Level
 from nriplugin.engine.model import Container
+from nriplugin.engine.policies import Measure, NodeSample
 from nriplugin.engine.policy_settings import (
     ContainerPolicies,
-    all_policies_on,
+    all_needs,
     policies_of,
 )
 from nriplugin.engine.qos_class import qos_class_of
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
     from nriplugin.engine.model import Pod
-    from nriplugin.engine.policies import NodeSample
     from nriplugin.node.policy_writes import PolicyRecord
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
@@ -98,6 +98,11 @@ class Policies:
             self._writing = PolicyWriting(tree, pending, events, record, self.counts)
         # Replaced as a whole: other threads look containers up in it.
         self._states: dict[str, ContainerState] = {}
+        # By container ID: when this process saw the start. Noted by the request thread,
+        # as long as a policy needs to know it.
+        self._started: dict[str, float] = {}
+        self._notes_starts = False
+        self._new: set[str] = set()  # started, and not asked about yet
         self._on = False  # whether a policy is on for some containers
         self._connected = False
         self._recovered = False
@@ -108,8 +113,9 @@ class Policies:
 
     def configure(self, scheduler: Scheduler, config: Config) -> None:
         """Begin or end by a configuration; values of a policy that is off go back."""
-        on = bool(all_policies_on(config.engine)) and self._tree is not None
-        was, self._on = self._on, on and not self._ended
+        needs = all_needs(config.engine) if self._tree is not None else frozenset()
+        was, self._on = self._on, bool(needs) and not self._ended
+        self._notes_starts = self._on and Measure.AGE in needs
         interval_s = config.policies.interval_seconds
         self.counts.interval_s = float(interval_s) if self._on else 0.0
         scheduler.every(interval_s, self.look if self._on else None, JOB)
@@ -121,6 +127,13 @@ class Policies:
     def on(self) -> bool:
         """Whether a policy is on for some containers; doors then keep their pods."""
         return self._on
+
+    def started(self, container_id: str, scheduler: Scheduler) -> None:
+        """Take note that a container starts; called by the thread of a request."""
+        if self._notes_starts:
+            self._started[container_id] = self.sampler.clock()
+            self._new.add(container_id)
+            scheduler.soon(self.look_at_new)
 
     def connected(self, scheduler: Scheduler) -> None:
         """Take note that the inventory has the node's containers."""
@@ -155,6 +168,26 @@ class Policies:
         self._count()
         if not self._on and any(one.held for one in self._states.values()):
             self._again()  # the runtime was changing a container
+        self.counts.cpu_s += thread_time() - began
+
+    def look_at_new(self) -> None:
+        """Ask about the containers that have started since the last call."""
+        new = self._new
+        if self._tree is None or not new or not self._recovered or self._ended:
+            return  # the next look has all containers
+        began = thread_time()
+        # Other threads add to the set, so that each ID is taken by itself.
+        while new:
+            container_id = new.pop()
+            entry = self._inventory.get(container_id)
+            if entry is None or not entry.started:
+                continue
+            state = ContainerState(entry)
+            self._follow(state, entry, self._plans.now)
+            if state.policies.on:
+                self._states = {**self._states, container_id: state}
+                self._ask(state, NodeSample(cpus=self.sampler.cpus()))
+        self._carry_out()
         self.counts.cpu_s += thread_time() - began
 
     def end(self) -> None:
@@ -204,14 +237,27 @@ class Policies:
             if state.policies.on or state.held:
                 states[container_id] = state
         self._states = states
+        self._forget_starts(known)
         needs = frozenset().union(*(one.policies.needs for one in states.values()))
         node = self.sampler.node(needs)
         for state in states.values():
             if state.policies.on:
                 self._ask(state, node)
 
+    def _forget_starts(self, known: Mapping[str, ContainerEntry]) -> None:
+        """Drop the starts of containers that have ended."""
+        for one in [one for one in list(self._started) if one not in known]:
+            # It may also have been created since the listing.
+            if self._inventory.get(one) is None:
+                self._started.pop(one, None)
+        if not self._notes_starts:
+            self._started.clear()
+            self._new.clear()
+
     def _follow(self, state: ContainerState, entry: ContainerEntry, plan: Plan) -> None:
         """Take over a new entry of a container, and a new configuration."""
+        if state.entry.numbers != entry.numbers:
+            self._started.pop(entry.id, None)  # it was resized
         if state.entry is not entry or not state.cgroup:
             state.cgroup = self._locator.cgroup_of(entry) or ""
             original = originals_of(entry, plan.facts)
@@ -249,6 +295,9 @@ class Policies:
             return
         if sample is None:
             return
+        began = self._started.get(state.entry.id)
+        if began is not None:
+            sample = sample._replace(age_s=sample.at_s - began)
         wanted: dict[str, Wanted] = {}
         growths: dict[str, Wanted] = {}
         for name, policy, settings in policies.on:
