@@ -1,4 +1,4 @@
-"""The handler `startupBoost`: a container gets more CPU quota from its start for a while.
+"""The handler `startupBoost`: more CPU quota from a container's start for a while.
 
 It acts while the container runs, and has no value for a decision: the runtime, and so
 kubelet, know only the container's own quota. Directly after the start the quotas of the
