@@ -59,7 +59,7 @@ class MemoryCounts(NamedTuple):
     oom_kill: int
 
 
-class Stall(NamedTuple):
+class StallTime(NamedTuple):
     """For how long tasks have waited for a resource, in microseconds, since the start.
 
     `some`: at least one task waited. `full`: no task could run.
@@ -92,9 +92,9 @@ class ContainerSample(NamedTuple):
     memory_max_bytes: int | None = None  # -1: no limit
     memory_counts: MemoryCounts | None = None
     swap_bytes: int | None = None
-    cpu_stall: Stall | None = None
-    memory_stall: Stall | None = None
-    io_stall: Stall | None = None
+    cpu_stall: StallTime | None = None
+    memory_stall: StallTime | None = None
+    io_stall: StallTime | None = None
     refaults: int | None = None
     running_tasks: int | None = None
     # For how long the container has been running; None if this process has not seen the
@@ -109,7 +109,7 @@ class NodeSample(NamedTuple):
     cpus: int | None = None
 
 
-class Action(NamedTuple):
+class PolicyAction(NamedTuple):
     """A value that a policy wants a file to hold.
 
     Where a file of the pod and one of the container change together, their order is
@@ -124,11 +124,11 @@ class Action(NamedTuple):
     level: Level
 
 
-class Answer(NamedTuple):
+class PolicyAnswer(NamedTuple):
     """What a policy makes of a sample."""
 
     state: Any  # for the next call
-    actions: tuple[Action, ...] = ()
+    actions: tuple[PolicyAction, ...] = ()
     reason: str = ""  # why the actions are the last ones that changed
 
 
@@ -145,5 +145,9 @@ class RunTimePolicy(NamedTuple, Generic[S]):
     # sample and the node. The state and the previous sample are None at first, after an
     # update of the container, and after a reload that changes its settings.
     decide: Callable[
-        [S, Any, ContainerSample | None, ContainerSample, NodeSample], Answer
+        [S, Any, ContainerSample | None, ContainerSample, NodeSample], PolicyAnswer
     ]
+
+
+# The short names that handlers use.
+Action, Answer, Stall = PolicyAction, PolicyAnswer, StallTime

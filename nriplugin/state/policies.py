@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.engine.decision import Level
-from nriplugin.engine.model import Container
+from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.policies import Measure, NodeSample
 from nriplugin.engine.policy_settings import (
     ContainerPolicies,
     all_needs,
+    needs_texts,
     policies_of,
 )
 from nriplugin.engine.qos_class import qos_class_of
@@ -38,11 +39,12 @@ from nriplugin.node.policy_writes import Target, held_value, paths_of
 from nriplugin.state.policy_holds import (
     NO_HOLDS,
     SHOWN,
-    ContainerState,
     PolicyCounts,
+    PolicyState,
     Wanted,
     originals_of,
 )
+from nriplugin.state.policy_starts import ContainerStarts
 from nriplugin.state.policy_writing import PolicyWriting
 
 if TYPE_CHECKING:
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
-    from nriplugin.engine.model import Pod
     from nriplugin.node.policy_writes import PolicyRecord
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
@@ -97,13 +98,10 @@ class Policies:
             self.sampler = PolicySampler(tree, host_root)
             self._writing = PolicyWriting(tree, pending, events, record, self.counts)
         # Replaced as a whole: other threads look containers up in it.
-        self._states: dict[str, ContainerState] = {}
-        # By container ID: when this process saw the start. Noted by the request thread,
-        # as long as a policy needs to know it.
-        self._started: dict[str, float] = {}
-        self._notes_starts = False
-        self._new: set[str] = set()  # started, and not asked about yet
+        self._states: dict[str, PolicyState] = {}
+        self._starts = ContainerStarts(inventory)
         self._on = False  # whether a policy is on for some containers
+        self.keeps_pods = False
         self._connected = False
         self._recovered = False
         self._ended = False
@@ -114,10 +112,28 @@ class Policies:
     def configure(self, scheduler: Scheduler, config: Config) -> None:
         """Begin or end by a configuration; values of a policy that is off go back."""
         needs = all_needs(config.engine) if self._tree is not None else frozenset()
-        was, self._on = self._on, bool(needs) and not self._ended
-        self._notes_starts = self._on and Measure.AGE in needs
-        interval_s = config.policies.interval_seconds
-        self.counts.interval_s = float(interval_s) if self._on else 0.0
+        on = bool(needs) and not (self._ended or self._plans.withdrawn)
+        self._starts.wanted = on and Measure.AGE in needs
+        self._schedule(scheduler, config.policies.interval_seconds, on=on)
+
+    def give_back(self, scheduler: Scheduler, pod: str | None) -> None:
+        """Have all values of a pod and its containers go back soon, for a moment.
+
+        The next interval begins anew.
+        """
+        if self._on:
+            scheduler.soon(partial(self._give_back, pod))
+
+    def withdraw(self, scheduler: Scheduler) -> None:
+        """Act no more, whatever configuration comes; values go back."""
+        self._starts.wanted = False
+        self._schedule(scheduler, self.counts.interval_s or 1.0, on=False)
+
+    def _schedule(self, scheduler: Scheduler, interval_s: float, *, on: bool) -> None:
+        was, self._on = self._on, on
+        # Whether the doors have to keep pods with all their labels and annotations.
+        self.keeps_pods = on and needs_texts(self._plans.now.config)
+        self.counts.interval_s = float(interval_s) if on else 0.0
         scheduler.every(interval_s, self.look if self._on else None, JOB)
         if was or self._on:  # else no thread has to be started for this
             scheduler.soon(self.look)
@@ -125,14 +141,13 @@ class Policies:
 
     @property
     def on(self) -> bool:
-        """Whether a policy is on for some containers; doors then keep their pods."""
+        """Whether a policy is on for some containers."""
         return self._on
 
     def started(self, container_id: str, scheduler: Scheduler) -> None:
         """Take note that a container starts; called by the thread of a request."""
-        if self._notes_starts:
-            self._started[container_id] = self.sampler.clock()
-            self._new.add(container_id)
+        if self._starts.wanted:
+            self._starts.note(container_id, self.sampler.clock())
             scheduler.soon(self.look_at_new)
 
     def connected(self, scheduler: Scheduler) -> None:
@@ -141,7 +156,7 @@ class Policies:
         if self._on or self._record.exists():
             scheduler.soon(self.look)
 
-    def state_of(self, container_id: str) -> ContainerState | None:
+    def state_of(self, container_id: str) -> PolicyState | None:
         """Return what is known about a container for which a policy is on."""
         return self._states.get(container_id)
 
@@ -160,6 +175,8 @@ class Policies:
         """Measure, ask and write, once."""
         if self._tree is None or not self._connected or self._ended:
             return
+        if self._plans.others_decide:
+            return  # what files hold is the other process's
         began = thread_time()
         if not self._recovered:
             self._recover()
@@ -172,17 +189,14 @@ class Policies:
 
     def look_at_new(self) -> None:
         """Ask about the containers that have started since the last call."""
-        new = self._new
-        if self._tree is None or not new or not self._recovered or self._ended:
+        if not self._recovered or self._ended or self._plans.others_decide:
             return  # the next look has all containers
         began = thread_time()
-        # Other threads add to the set, so that each ID is taken by itself.
-        while new:
-            container_id = new.pop()
+        for container_id in self._starts.take_new():
             entry = self._inventory.get(container_id)
             if entry is None or not entry.started:
                 continue
-            state = ContainerState(entry)
+            state = PolicyState(entry)
             self._follow(state, entry, self._plans.now)
             if state.policies.on:
                 self._states = {**self._states, container_id: state}
@@ -198,6 +212,12 @@ class Policies:
         for state in self._states.values():
             state.want_nothing()
         self._carry_out(ending=True)
+
+    def _give_back(self, pod: str | None) -> None:
+        for state in self._states.values():
+            if state.entry.pod_cgroup == pod:
+                state.begin_anew()
+        self._carry_out()
 
     def _recover(self) -> None:
         """Put the values back that an earlier process has left.
@@ -232,36 +252,28 @@ class Policies:
             if state is None:
                 if not (self._on and entry.started):
                     continue
-                state = ContainerState(entry)
+                state = PolicyState(entry)
             self._follow(state, entry, plan)
             if state.policies.on or state.held:
                 states[container_id] = state
         self._states = states
-        self._forget_starts(known)
+        self._starts.forget_ended()
         needs = frozenset().union(*(one.policies.needs for one in states.values()))
         node = self.sampler.node(needs)
         for state in states.values():
             if state.policies.on:
                 self._ask(state, node)
 
-    def _forget_starts(self, known: Mapping[str, ContainerEntry]) -> None:
-        """Drop the starts of containers that have ended."""
-        for one in [one for one in list(self._started) if one not in known]:
-            # It may also have been created since the listing.
-            if self._inventory.get(one) is None:
-                self._started.pop(one, None)
-        if not self._notes_starts:
-            self._started.clear()
-            self._new.clear()
-
-    def _follow(self, state: ContainerState, entry: ContainerEntry, plan: Plan) -> None:
+    def _follow(self, state: PolicyState, entry: ContainerEntry, plan: Plan) -> None:
         """Take over a new entry of a container, and a new configuration."""
         if state.entry.numbers != entry.numbers:
-            self._started.pop(entry.id, None)  # it was resized
+            self._starts.resized(entry.id)
         if state.entry is not entry or not state.cgroup:
             state.cgroup = self._locator.cgroup_of(entry) or ""
             original = originals_of(entry, plan.facts)
             if original != state.original:
+                pod = entry.pod_cgroup or ""
+                self._writing.resized(pod, state.original, original)
                 state.original = original
                 state.begin_anew()
         if state.plan is not plan or state.entry.pod is not entry.pod:
@@ -272,16 +284,22 @@ class Policies:
         state.entry, state.plan = entry, plan
 
     def _policies_of(self, entry: ContainerEntry, plan: Plan) -> ContainerPolicies:
-        if not self._on or plan.silent:
+        if not self._on:
             return NO_POLICIES
         newest = self._inventory.pod(entry.pod.id) or entry.pod
         pod = self.read_pod(newest) or self.read_pod(entry.pod)
+        if pod is None and not needs_texts(plan.config):
+            pod = Pod(newest.uid, newest.name, newest.namespace)
+            pod = pod._replace(
+                annotations=dict(newest.annotations),
+                cgroup_parent=newest.cgroup_parent,
+            )
         if pod is None:
             return NO_POLICIES
         container = entry.kept or Container(entry.name, entry.id)
         return policies_of(pod, container, qos_class_of(pod, container), plan.config)
 
-    def _ask(self, state: ContainerState, node: NodeSample) -> None:
+    def _ask(self, state: PolicyState, node: NodeSample) -> None:
         """Ask the policies of one container; the first one has a file."""
         pod, policies = state.entry.pod_cgroup, state.policies
         try:
@@ -295,9 +313,9 @@ class Policies:
             return
         if sample is None:
             return
-        began = self._started.get(state.entry.id)
-        if began is not None:
-            sample = sample._replace(age_s=sample.at_s - began)
+        if self._starts.wanted:
+            age_s = self._starts.age_s(state.entry.id, sample.at_s)
+            sample = sample._replace(age_s=age_s)
         wanted: dict[str, Wanted] = {}
         growths: dict[str, Wanted] = {}
         for name, policy, settings in policies.on:
@@ -313,7 +331,7 @@ class Policies:
         else:
             state.wanted, state.growths, state.shown = wanted, growths, {}
 
-    def _show(self, state: ContainerState, wanted: Mapping[str, Wanted]) -> None:
+    def _show(self, state: PolicyState, wanted: Mapping[str, Wanted]) -> None:
         for file, one in wanted.items():
             if state.shown.get(file) != one:
                 self.counts.actions[one.policy, SHOWN] += 1
@@ -323,7 +341,7 @@ class Policies:
     def _carry_out(self, *, ending: bool = False) -> None:
         """Write what changed, pod by pod."""
         self._writing.forget_ended({one.cgroup for one in self._states.values()})
-        by_pod: dict[str, list[ContainerState]] = {}
+        by_pod: dict[str, list[PolicyState]] = {}
         for state in self._states.values():
             by_pod.setdefault(state.entry.pod_cgroup or "", []).append(state)
         pods = {pod: by_pod.get(pod, []) for pod in {**self._writing.pods, **by_pod}}
@@ -337,6 +355,7 @@ class Policies:
             holding.update({hold.policy for hold in state.held.values()})
         self.counts.containers, self.counts.holding = on, holding
         self.counts.last_at = time()
+        self.counts.looks += 1
 
 
 def _never() -> None:

@@ -36,6 +36,9 @@ class HeldFile(NamedTuple):
     since: float  # seconds since 1970
     reason: str  # of the last change
     changes: int = 1
+    # Of a pod: the original before kubelet wrote another one while the file was held.
+    # It tells whether a resize is in the original already.
+    first: str = ""
 
 
 class Wanted(NamedTuple):
@@ -49,7 +52,7 @@ class Wanted(NamedTuple):
 NO_HOLDS: Mapping[str, HeldFile] = MappingProxyType({})
 
 
-class ContainerState:
+class PolicyState:
     """All that is kept about one container while policies are on for it."""
 
     __slots__ = (
@@ -110,6 +113,7 @@ class PolicyCounts:
         # By policy and outcome; see `Outcome`.
         self.actions: Counter[tuple[str, str]] = Counter()
         self.last_at: float | None = None  # seconds since 1970
+        self.looks = 0  # how often containers were measured
         self.cpu_s = 0.0  # time that the background thread spent on policies
 
 

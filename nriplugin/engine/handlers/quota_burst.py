@@ -23,7 +23,12 @@ from nriplugin.convert.validate import MAX_QUOTA_US
 from nriplugin.engine.decision import Level
 from nriplugin.engine.explicit import quota_and_period
 from nriplugin.engine.handler import Handler, Option
-from nriplugin.engine.policies import Action, Answer, Measure, RunTimePolicy
+from nriplugin.engine.policies import (
+    Measure,
+    PolicyAction,
+    PolicyAnswer,
+    RunTimePolicy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,8 +60,8 @@ class QuotaBurstSettings(NamedTuple):
     percent: int = 200  # of the container's own quota, at most
     # How long a container may use all of that, if it has saved for it; None: for ever.
     period_seconds: int | None = 300
-    # At this use of the node's CPUs every quota goes back.
-    node_cpu_percent: int = 80
+    # At this use of the node's CPUs every quota goes back; None: at none.
+    node_cpu_percent: int | None = 80
 
 
 class QuotaBurstState(NamedTuple):
@@ -110,11 +115,11 @@ def quota_to_hold(
     previous: ContainerSample | None,
     sample: ContainerSample,
     node: NodeSample,
-) -> Answer:
+) -> PolicyAnswer:
     """Return the quota that a container and its pod are to have now."""
     own = _own_quota(sample.original)
     if own is None:
-        return Answer(None)
+        return PolicyAnswer(None)
     text, own_us, period_us = own
     most_us = min(own_us * settings.percent // 100, MAX_QUOTA_US)
     size_s = settings.period_seconds
@@ -127,13 +132,13 @@ def quota_to_hold(
         state = _saved(state, settings, measured, (own_us, most_us))
         state = _next(state, settings, measured, node, (own_us, most_us))
     growth_us = state.quota_us - own_us
-    actions: tuple[Action, ...] = ()
+    actions: tuple[PolicyAction, ...] = ()
     if growth_us > 0:
         actions = (
-            Action(FILE, f"{growth_us} {period_us}", Level.POD),
-            Action(FILE, f"{state.quota_us} {period_us}", Level.CONTAINER),
+            PolicyAction(FILE, f"{growth_us} {period_us}", Level.POD),
+            PolicyAction(FILE, f"{state.quota_us} {period_us}", Level.CONTAINER),
         )
-    return Answer(state, actions, state.reason)
+    return PolicyAnswer(state, actions, state.reason)
 
 
 class _Measured(NamedTuple):
@@ -192,14 +197,14 @@ def _next(
 ) -> QuotaBurstState:
     """Return the state with the next quota, and why it changed."""
     own_us, most_us = bounds
-    busy = 0.0 if node.cpu_share is None else node.cpu_share * 100
+    busy, brake = (node.cpu_share or 0.0) * 100, settings.node_cpu_percent
     quota_us, reason = state.quota_us, state.reason
     if state.resting:
         quota_us, reason = own_us, "it has used up its burst"
-    elif busy >= settings.node_cpu_percent:
+    elif brake is not None and busy >= brake:
         quota_us, reason = own_us, f"{busy:.0f} % of the node's CPUs are in use"
     elif measured.throttled:
-        if busy < settings.node_cpu_percent * CAREFUL_PERCENT / 100:
+        if brake is None or busy < brake * CAREFUL_PERCENT / 100:
             grown = max(quota_us + 1, quota_us * GROW_PERCENT // 100)
             quota_us = min(grown, most_us)
             reason = f"throttled in {measured.throttled} of {measured.periods} periods"
@@ -226,7 +231,12 @@ QUOTA_BURST = Handler(
     options=(
         Option("percent", int, least=101, most=MOST_PERCENT),
         Option("periodSeconds", int, "period_seconds", least=1, nullable=True),
-        Option("nodeCpuPercent", int, "node_cpu_percent", least=1, most=100),
+        Option(
+            *("nodeCpuPercent", int, "node_cpu_percent"),
+            least=1,
+            most=100,
+            nullable=True,
+        ),
     ),
     annotations=(KEY,),
     at_run_time=RunTimePolicy(
