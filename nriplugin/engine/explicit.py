@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from nriplugin.convert.validate import check, quota_in
+from nriplugin.convert.validate import DEFAULT_PERIOD_US, check, quota_in
 from nriplugin.errors import ConversionError
 
 if TYPE_CHECKING:
@@ -66,6 +66,15 @@ def quota_of(cpu_max: str | None) -> int | None:
     except ConversionError:
         return None
     return quota if isinstance(quota, int) else None
+
+
+def quota_and_period(cpu_max: str | None) -> tuple[int, int] | None:
+    """Return the quota and the period in a line of cpu.max; None as for `quota_of`."""
+    quota_us = quota_of(cpu_max)
+    if cpu_max is None or quota_us is None:
+        return None
+    _, _, period = cpu_max.strip().partition(" ")
+    return quota_us, int(period) if period.isdecimal() else DEFAULT_PERIOD_US
 
 
 @lru_cache(

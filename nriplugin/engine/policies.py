@@ -38,6 +38,9 @@ class Measure(StrEnum):
     REFAULTS = "refaults"
     TASKS = "tasks"  # how many are running
     NODE_CPU = "node cpu"
+    # Since the start, if this process has seen it. A policy that needs this is asked
+    # directly after a container's start, and not only at the next interval.
+    AGE = "age"
 
 
 class Quota(NamedTuple):
@@ -94,12 +97,16 @@ class ContainerSample(NamedTuple):
     io_stall: StallTime | None = None
     refaults: int | None = None
     running_tasks: int | None = None
+    # For how long the container has been running; None if this process has not seen the
+    # start, and after a resize.
+    age_s: float | None = None
 
 
 class NodeSample(NamedTuple):
     """The node over the time since the previous sample."""
 
     cpu_share: float | None = None  # of all CPUs, from 0 to 1
+    cpus: int | None = None
 
 
 class PolicyAction(NamedTuple):

@@ -86,6 +86,19 @@ def all_policies_on(config: EngineConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for one in every for name in policies_on(one)))
 
 
+def all_needs(config: EngineConfig) -> frozenset[Measure]:
+    """Return what the policies need that are on for some containers."""
+    every = (config.base, *(rule.settings for rule in config.rules))
+    return frozenset().union(
+        *(
+            handler.at_run_time.needs
+            for settings in every
+            for handler, _ in settings.handlers
+            if handler.at_run_time is not None
+        )
+    )
+
+
 def annotations_of_policies(
     annotations: Mapping[str, str],
 ) -> tuple[tuple[str, str], ...]:

@@ -6,6 +6,7 @@ makes its fields None; a cgroup that is gone makes the whole sample None.
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -51,23 +52,27 @@ class PolicySampler:
         """Read the cgroups of a tree, and /proc/stat below the host's root."""
         self._tree = tree
         self._reader = Reader(tree)
-        # Both are replaced by tests. The second returns the node's CPU time in ticks.
+        # These are replaced by tests. The second one returns the node's CPU time in
+        # ticks, the third how many CPUs are online.
         self.clock = clock
         self.cpu_ticks: Callable[[], tuple[int, int] | None] = partial(
             _cpu_ticks, host_root.rstrip("/") + _STAT
         )
+        self.cpus: Callable[[], int] = partial(os.sysconf, "SC_NPROCESSORS_ONLN")
         # CPU time of the node in ticks when it was read last: busy, and all.
         self._cpu: tuple[int, int] | None = None
 
     def node(self, needs: Set[Measure]) -> NodeSample:
         """Return what happened on the node since the last call."""
-        if Measure.NODE_CPU not in needs:
-            return NodeSample()
+        share = self._cpu_share() if Measure.NODE_CPU in needs else None
+        return NodeSample(share, self.cpus())
+
+    def _cpu_share(self) -> float | None:
         before, self._cpu = self._cpu, self.cpu_ticks()
         if before is None or self._cpu is None:
-            return NodeSample()
+            return None
         busy, total = (now - then for now, then in zip(self._cpu, before, strict=True))
-        return NodeSample(min(max(busy / total, 0.0), 1.0) if total > 0 else None)
+        return min(max(busy / total, 0.0), 1.0) if total > 0 else None
 
     def container(
         self,

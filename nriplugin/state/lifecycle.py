@@ -313,6 +313,7 @@ class Lifecycle:
         if not entry.started or cgroup:
             self.inventory.change(entry, started)
         self.pending.to_verify.append(container_id)
+        self.policies.started(container_id, self.scheduler)
 
     # Updates
 

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.engine.decision import Level
 from nriplugin.engine.model import Container, Pod
-from nriplugin.engine.policies import PolicyAnswer
+from nriplugin.engine.policies import Measure, NodeSample, PolicyAnswer
 from nriplugin.engine.policy_settings import (
     ContainerPolicies,
-    all_policies_on,
+    all_needs,
     needs_texts,
     policies_of,
 )
@@ -45,6 +45,7 @@ from nriplugin.state.policy_holds import (
     Wanted,
     originals_of,
 )
+from nriplugin.state.policy_starts import ContainerStarts
 from nriplugin.state.policy_writing import PolicyWriting
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
-    from nriplugin.engine.policies import NodeSample
     from nriplugin.node.policy_writes import PolicyRecord
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
@@ -100,6 +100,7 @@ class Policies:
             self._writing = PolicyWriting(tree, pending, events, record, self.counts)
         # Replaced as a whole: other threads look containers up in it.
         self._states: dict[str, PolicyState] = {}
+        self._starts = ContainerStarts(inventory)
         self._on = False  # whether a policy is on for some containers
         self.keeps_pods = False
         self._connected = False
@@ -111,8 +112,9 @@ class Policies:
 
     def configure(self, scheduler: Scheduler, config: Config) -> None:
         """Begin or end by a configuration; values of a policy that is off go back."""
-        on = bool(all_policies_on(config.engine)) and self._tree is not None
-        on = on and not (self._ended or self._plans.withdrawn)
+        needs = all_needs(config.engine) if self._tree is not None else frozenset()
+        on = bool(needs) and not (self._ended or self._plans.withdrawn)
+        self._starts.wanted = on and Measure.AGE in needs
         self._schedule(scheduler, config.policies.interval_seconds, on=on)
 
     def give_back(self, scheduler: Scheduler, pod: str | None) -> None:
@@ -125,6 +127,7 @@ class Policies:
 
     def withdraw(self, scheduler: Scheduler) -> None:
         """Act no more, whatever configuration comes; values go back."""
+        self._starts.wanted = False
         self._schedule(scheduler, self.counts.interval_s or 1.0, on=False)
 
     def _schedule(self, scheduler: Scheduler, interval_s: float, *, on: bool) -> None:
@@ -141,6 +144,12 @@ class Policies:
     def on(self) -> bool:
         """Whether a policy is on for some containers."""
         return self._on
+
+    def started(self, container_id: str, scheduler: Scheduler) -> None:
+        """Take note that a container starts; called by the thread of a request."""
+        if self._starts.wanted:
+            self._starts.note(container_id, self.sampler.clock())
+            scheduler.soon(self.look_at_new)
 
     def connected(self, scheduler: Scheduler) -> None:
         """Take note that the inventory has the node's containers."""
@@ -177,6 +186,23 @@ class Policies:
         self._count()
         if not self._on and any(one.held for one in self._states.values()):
             self._again()  # the runtime was changing a container
+        self.counts.cpu_s += thread_time() - began
+
+    def look_at_new(self) -> None:
+        """Ask about the containers that have started since the last call."""
+        if not self._recovered or self._ended or self._plans.others_decide:
+            return  # the next look has all containers
+        began = thread_time()
+        for container_id in self._starts.take_new():
+            entry = self._inventory.get(container_id)
+            if entry is None or not entry.started:
+                continue
+            state = PolicyState(entry)
+            self._follow(state, entry, self._plans.now)
+            if state.policies.on:
+                self._states = {**self._states, container_id: state}
+                self._ask(state, NodeSample(cpus=self.sampler.cpus()))
+        self._carry_out()
         self.counts.cpu_s += thread_time() - began
 
     def end(self) -> None:
@@ -235,6 +261,7 @@ class Policies:
             if state.policies.on or state.held:
                 states[container_id] = state
         self._states = states
+        self._starts.forget_ended()
         needs = frozenset().union(*(one.policies.needs for one in states.values()))
         node = self.sampler.node(needs)
         for state in states.values():
@@ -243,6 +270,8 @@ class Policies:
 
     def _follow(self, state: PolicyState, entry: ContainerEntry, plan: Plan) -> None:
         """Take over a new entry of a container, and a new configuration."""
+        if state.entry.numbers != entry.numbers:
+            self._starts.resized(entry.id)
         if state.entry is not entry or not state.cgroup:
             state.cgroup = self._locator.cgroup_of(entry) or ""
             original = originals_of(entry, plan.facts)
@@ -288,6 +317,9 @@ class Policies:
             return
         if sample is None:
             return
+        if self._starts.wanted:
+            age_s = self._starts.age_s(state.entry.id, sample.at_s)
+            sample = sample._replace(age_s=age_s)
         wanted: dict[str, Wanted] = {}
         growths: dict[str, Wanted] = {}
         for name, policy, settings in policies.on:

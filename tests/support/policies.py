@@ -128,6 +128,11 @@ class PolicyNode:
         self.tree.set(Type.CPU_PERIOD, cgroup, period)
         self.tree.set(Type.CPU_QUOTA, cgroup, us)
 
+    def start(self, cgroup: str = CONTAINER) -> None:
+        """Have a container start, as the runtime tells."""
+        self.policies.started(cgroup.rpartition("/")[2], self.background)
+        self.background.work()
+
     def quota(self, cgroup: str = CONTAINER) -> int:
         """Return the quota that a cgroup holds; -1 is none."""
         return int(self.tree.get(Type.CPU_QUOTA, cgroup))

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.convert.validate import DEFAULT_PERIOD_US, MAX_QUOTA_US
+from nriplugin.convert.validate import MAX_QUOTA_US
 from nriplugin.engine.decision import Level
-from nriplugin.engine.explicit import quota_of
+from nriplugin.engine.explicit import quota_and_period
 from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.policies import (
     Measure,
@@ -220,11 +220,8 @@ def _next(
 def _own_quota(original: Mapping[str, str]) -> tuple[str, int, int] | None:
     """Return a container's own cpu.max, its quota and its period; None without one."""
     text = original.get(FILE, "")
-    quota_us = quota_of(text)
-    if quota_us is None:
-        return None
-    _, _, period = text.strip().partition(" ")
-    return text, quota_us, int(period) if period.isdecimal() else DEFAULT_PERIOD_US
+    found = quota_and_period(text)
+    return None if found is None else (text, *found)
 
 
 QUOTA_BURST = Handler(

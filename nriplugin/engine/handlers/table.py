@@ -16,6 +16,7 @@ from nriplugin.engine.handlers.memory_qos import MEMORY_QOS
 from nriplugin.engine.handlers.memory_qos_level import MEMORY_QOS_LEVEL
 from nriplugin.engine.handlers.quota_burst import QUOTA_BURST
 from nriplugin.engine.handlers.resources import CONVERSION
+from nriplugin.engine.handlers.startup_boost import STARTUP_BOOST
 from nriplugin.engine.handlers.unified_annotations import UNIFIED_ANNOTATIONS
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ HANDLERS: tuple[Handler[Any], ...] = (
     CPU_BURST,
     MEMORY_QOS,
     MEMORY_QOS_LEVEL,
+    # The first policy that wants a file has it: a starting container has its boost.
+    STARTUP_BOOST,
     QUOTA_BURST,
     CONVERSION,
 )

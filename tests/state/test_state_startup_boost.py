@@ -1,0 +1,85 @@
+"""The loop over the policies, with start-up boost on a model of a kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.policies import PolicyNode
+from support.trees import CONTAINER, POD
+
+from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.state.inventory import Inventory
+from nriplugin.state.policy_starts import ContainerStarts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ON = "startupBoost: {enabled: true, percent: 300, seconds: 60}"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_golden_trace_of_a_start(version: int) -> None:
+    """Up at once, the pod before the container; down after the time, in reverse."""
+    node = PolicyNode(ON, version)
+    period = "" if version == 1 else " 100000"
+    boosted, own = f"150000{period}", f"50000{period}"
+    node.start()
+    assert node.writes() == [("pod", boosted), ("container", boosted)]
+    for _ in range(5):
+        node.look(10)
+    assert node.writes() == []
+    node.look(10)
+    assert node.writes() == [("container", own), ("pod", own)]
+    node.look(10)
+    assert node.writes() == []
+
+
+def test_a_container_that_was_there_before_is_left_alone() -> None:
+    """This process has not seen its start."""
+    node = PolicyNode(ON)
+    node.look()
+    assert node.writes() == []
+
+
+def test_a_resize_wins() -> None:
+    """The new quota is in force at once, and there is no boost any more."""
+    node = PolicyNode(ON)
+    node.start()
+    # kubelet writes the pod, the runtime the container.
+    node.set_quota(POD, "80000 100000")
+    node.set_quota(CONTAINER, "80000 100000")
+    node.know(CONTAINER, "80000 100000")
+    for _ in range(3):
+        node.look(5)
+    assert (node.quota(POD), node.quota()) == (80000, 80000)
+
+
+def test_a_reload_ends_it() -> None:
+    """Switched off, the values go back at once."""
+    node = PolicyNode(ON)
+    node.start()
+    node.configure("{}")
+    node.background.work()
+    assert (node.quota(POD), node.quota()) == (50000, 50000)
+
+
+def test_after_a_crash_the_next_process_ends_it(tmp_path: Path) -> None:
+    """It has not seen the start, so it puts the own values back first."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        node.start()
+        assert node.quota() == 150000
+        after = PolicyNode(ON, kernel=node.kernel, journal=journal, state=tmp_path)
+        after.look()
+        assert (after.quota(POD), after.quota()) == (50000, 50000)
+
+
+def test_ended_containers_are_forgotten() -> None:
+    """A container of the same name that starts later has a start of its own."""
+    inventory = Inventory()
+    starts = ContainerStarts(inventory)
+    starts.wanted = True
+    starts.note("c1", 1.0)
+    starts.forget_ended()
+    assert starts.age_s("c1", 2.0) is None
