@@ -42,6 +42,7 @@ from nriplugin.state.policy_holds import (
     Wanted,
     originals_of,
 )
+from nriplugin.state.policy_triggers import PolicyTriggers
 from nriplugin.state.policy_writing import PolicyWriting
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
     from nriplugin.engine.model import Pod
-    from nriplugin.engine.policies import NodeSample
+    from nriplugin.engine.policies import NodeSample, Trigger
     from nriplugin.node.policy_writes import PolicyRecord
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
@@ -96,6 +97,8 @@ class Policies:
         if tree is not None:
             self.sampler = PolicySampler(tree, host_root)
             self._writing = PolicyWriting(tree, pending, events, record, self.counts)
+            self._triggers = PolicyTriggers(tree, pending, self.counts)
+        self._told: set[tuple[str, str]] = set()  # what was logged, by policy
         # Replaced as a whole: other threads look containers up in it.
         self._states: dict[str, ContainerState] = {}
         self._on = False  # whether a policy is on for some containers
@@ -159,6 +162,7 @@ class Policies:
             self._recover()
         self._ask_all(self._plans.now)
         self._carry_out()
+        self._triggers.carry_out(self._states.values())
         self._count()
         if not self._on and any(one.held for one in self._states.values()):
             self._again()  # the runtime was changing a container
@@ -256,20 +260,34 @@ class Policies:
             return
         if sample is None:
             return
+        sample = sample._replace(triggered=state.triggered)
+        state.triggered = {}
         wanted: dict[str, Wanted] = {}
         growths: dict[str, Wanted] = {}
+        triggers: list[tuple[str, Trigger]] = []
         for name, policy, settings in policies.on:
             before = state.states.get(name)
             answer = policy.decide(settings, before, state.sample, sample, node)
-            state.states[name], state.reasons[name] = answer.state, answer.reason
+            state.states[name] = answer.state
+            state.reasons[name] = answer.unable or answer.reason
+            self._tell_unable(name, answer.unable)
+            triggers += [(name, trigger) for trigger in answer.triggers]
             for file, value, level in answer.actions:
                 into = wanted if level is Level.CONTAINER else growths
                 into.setdefault(file, Wanted(name, value, answer.reason))
         state.sample = sample
         if policies.shadow or self._pending.writer is None:
             self._show(state, wanted)
+            self.counts.actions.update((name, SHOWN) for name, _ in triggers)
         else:
             state.wanted, state.growths, state.shown = wanted, growths, {}
+            state.triggers = tuple(triggers)
+
+    def _tell_unable(self, policy: str, text: str) -> None:
+        """Log once why a policy can do nothing on this node."""
+        if text and (policy, text) not in self._told:
+            self._told.add((policy, text))
+            _log.warning("policies: %s does nothing: %s", policy, text)
 
     def _show(self, state: ContainerState, wanted: Mapping[str, Wanted]) -> None:
         for file, one in wanted.items():

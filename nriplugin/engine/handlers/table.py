@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from nriplugin.engine.handlers.cpu_burst import CPU_BURST
 from nriplugin.engine.handlers.cpu_qos import CPU_QOS
+from nriplugin.engine.handlers.memory_guard import MEMORY_GUARD
 from nriplugin.engine.handlers.memory_qos import MEMORY_QOS
 from nriplugin.engine.handlers.memory_qos_level import MEMORY_QOS_LEVEL
+from nriplugin.engine.handlers.proactive_reclaim import PROACTIVE_RECLAIM
 from nriplugin.engine.handlers.quota_burst import QUOTA_BURST
 from nriplugin.engine.handlers.resources import CONVERSION
 from nriplugin.engine.handlers.unified_annotations import UNIFIED_ANNOTATIONS
@@ -29,5 +31,7 @@ HANDLERS: tuple[Handler[Any], ...] = (
     MEMORY_QOS,
     MEMORY_QOS_LEVEL,
     QUOTA_BURST,
+    MEMORY_GUARD,
+    PROACTIVE_RECLAIM,
     CONVERSION,
 )
