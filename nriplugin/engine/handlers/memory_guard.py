@@ -127,8 +127,8 @@ def high_to_hold(
         state = MemoryGuardState(own, own_bytes, sample.at_s)
     # The settings and the limit may have changed since.
     state = state._replace(high_bytes=min(state.high_bytes, most_bytes))
-    state = _next(state, settings, _held(settings, state, previous, sample), sample)
-    state = state._replace(high_bytes=min(state.high_bytes, most_bytes))
+    held = _held(settings, state, previous, sample)
+    state = _next(state, settings, held, sample, most_bytes)
     actions: tuple[Action, ...] = ()
     if state.high_bytes > own_bytes:
         actions = (Action(FILE, str(state.high_bytes), Level.CONTAINER),)
@@ -158,7 +158,7 @@ def _held(
     None means that nobody knows: there is nothing to compare with, or a counter went
     back and is another cgroup's.
     """
-    if previous is None or previous.memory_bytes is None:
+    if previous is None:
         return None
     before, now = previous.memory_stall, sample.memory_stall
     counted, counts = previous.memory_counts, sample.memory_counts
@@ -170,9 +170,9 @@ def _held(
     if seconds <= 0 or stalled_us < 0 or times < 0:
         return None
     share = stalled_us / 1e4 / seconds
-    near_bytes = state.high_bytes * NEAR_PERCENT // 100
-    use = min(previous.memory_bytes, sample.memory_bytes or 0)
-    if not times or share < settings.stall_percent or use < near_bytes:
+    if not times or share < settings.stall_percent:
+        return ""
+    if not (_near(previous) and _near(sample)):
         return ""
     swapped = (sample.swap_bytes or 0) - (previous.swap_bytes or 0)
     if swapped * 100 > state.high_bytes * SWAP_PERCENT:
@@ -180,11 +180,20 @@ def _held(
     return f"held back {times} times, and stalled {share:.0f} % of {seconds:.0f} s"
 
 
+def _near(sample: ContainerSample) -> bool:
+    """Whether a container uses about its memory.high, or more."""
+    use, high = sample.memory_bytes, sample.memory_high_bytes
+    if use is None or high is None or high < 0:
+        return False
+    return use * 100 >= high * NEAR_PERCENT
+
+
 def _next(
     state: MemoryGuardState,
     settings: MemoryGuardSettings,
     held: str | None,
     sample: ContainerSample,
+    most_bytes: int,
 ) -> MemoryGuardState:
     """Return the state with the next memory.high, and why it changed."""
     if held is None:
@@ -196,7 +205,9 @@ def _next(
         # A value of somebody else is in the file, or nothing is written at all.
         if _holds(sample.memory_high_bytes, high_bytes):
             high_bytes = (high_bytes + step_bytes) // PAGE_BYTES * PAGE_BYTES
-        return MemoryGuardState(state.own, high_bytes, sample.at_s, held)
+            high_bytes = min(high_bytes, most_bytes)
+        reason = state.reason if high_bytes == state.high_bytes else held
+        return MemoryGuardState(state.own, high_bytes, sample.at_s, reason)
     if state.high_bytes == own_bytes:
         return state
     if sample.at_s - state.changed_s < settings.cooldown_seconds:
@@ -204,7 +215,7 @@ def _next(
     lower = max(own_bytes, state.high_bytes - step_bytes)
     use = sample.memory_bytes or 0
     if use > lower * ROOM_PERCENT // 100:
-        return state._replace(reason=f"it uses {use}, too much for a lower {FILE}")
+        return state._replace(reason=f"it uses too much for a lower {FILE}")
     reason = f"not held back for {settings.cooldown_seconds} s"
     return MemoryGuardState(state.own, lower, sample.at_s, reason)
 

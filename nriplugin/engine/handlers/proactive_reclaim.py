@@ -116,7 +116,7 @@ def memory_to_reclaim(
         return Answer(state)
     done = sample.triggered.get(FILE)
     if done is not None:
-        state = _concluded(state, settings, done, sample.at_s)
+        state = _concluded(state, settings, done, previous or sample, sample.at_s)
     unable = state.unable or _missing(sample)
     if unable:
         return Answer(state, unable=unable)
@@ -141,10 +141,15 @@ def _concluded(
     state: ReclaimState,
     settings: ProactiveReclaimSettings,
     done: Triggered,
+    asked: ContainerSample,
     now_s: float,
 ) -> ReclaimState:
-    """Return the state after a write: whether to rest, and whether to go on at all."""
-    rest_s, reason = done.cpu_s * 100 / settings.cpu_percent, "it has cost CPU time"
+    """Return the state after a write: whether to rest, and whether to go on at all.
+
+    `asked` is the sample after which the write was done.
+    """
+    until_s = asked.at_s + done.cpu_s * 100 / settings.cpu_percent
+    reason = f"the last step has cost {done.cpu_s:.3f} s of CPU time"
     if done.errno in (ENOENT, EOPNOTSUPP):
         text = f"the kernel has no {FILE}, expected at least 5.19"
         return state._replace(unable=text)
@@ -156,8 +161,7 @@ def _concluded(
     elif done.errno:
         reason = f"{FILE}: {strerror(done.errno)}"
     if done.errno:
-        rest_s = max(rest_s, float(settings.rest_seconds))
-    until_s = now_s + rest_s
+        until_s = max(until_s, now_s + settings.rest_seconds)
     if until_s <= max(now_s, state.rest_until_s):
         return state
     return state._replace(rest_until_s=until_s, reason=reason)

@@ -156,25 +156,25 @@ def test_where_swap_is_allowed_the_cache_is_no_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("done", "rests_s", "why"),
+    ("done", "until_s", "why"),
     [
-        (Triggered(0, 0.0, "1"), 0, ""),
-        (Triggered(0, 0.2, "1"), 20, "CPU time"),  # 1 % of a CPU
-        (Triggered(EAGAIN, 0.0, "1"), 60, "less to take"),
+        (Triggered(0, 0.1, "1"), 0, ""),  # 1 % of a CPU since it was asked
+        (Triggered(0, 0.2, "1"), 20, "CPU time"),
+        (Triggered(EAGAIN, 0.0, "1"), 70, "less to take"),
         (Triggered(EAGAIN, 2.0, "1"), 200, "less to take"),
-        (Triggered(EBUSY, 0.0, "1"), 60, "memory.reclaim"),
+        (Triggered(EBUSY, 0.0, "1"), 70, "memory.reclaim"),
     ],
 )
-def test_what_came_of_a_write(done: Triggered, rests_s: int, why: str) -> None:
+def test_what_came_of_a_write(done: Triggered, until_s: int, why: str) -> None:
     """EAGAIN is normal and means that there is nothing to take for a while."""
     now = sample(INTERVAL_S, done=done)
     answer = memory_to_reclaim(ON, None, sample(0.0), now, NO_SWAP)
-    assert bool(answer.triggers) == (rests_s == 0)
+    assert bool(answer.triggers) == (until_s == 0)
     assert why in answer.reason
     assert not answer.unable
-    if rests_s:
-        for seconds, rests in ((rests_s - 1, True), (rests_s, False)):
-            later = sample(INTERVAL_S + seconds)
+    if until_s:
+        for at_s, rests in ((until_s - 1, True), (until_s, False)):
+            later = sample(at_s)
             again = memory_to_reclaim(ON, answer.state, now, later, NO_SWAP)
             assert bool(again.triggers) != rests
 
@@ -296,9 +296,9 @@ def test_whatever_the_samples_no_step_exceeds_its_bounds(
             ),
         )
         if done is not None:
-            rest_until_s = max(
-                rest_until_s, at_s + done.cpu_s * 100 / settings.cpu_percent
-            )
+            asked_s = (previous or now).at_s
+            budget_s = done.cpu_s * 100 / settings.cpu_percent
+            rest_until_s = max(rest_until_s, asked_s + budget_s)
         answer = memory_to_reclaim(settings, kept, previous, now, SWAP)
         kept = answer.state
         for trigger in answer.triggers:
