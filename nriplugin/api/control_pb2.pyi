@@ -530,6 +530,7 @@ class PoliciesStatus(google.protobuf.message.Message):
     CPU_SECONDS_FIELD_NUMBER: builtins.int
     SHOWN_BECAUSE_FIELD_NUMBER: builtins.int
     POLICIES_FIELD_NUMBER: builtins.int
+    LOOKS_FIELD_NUMBER: builtins.int
     interval_seconds: builtins.float
     """0 while none is on"""
     last_at: builtins.float
@@ -537,6 +538,8 @@ class PoliciesStatus(google.protobuf.message.Message):
     """that the daemon has spent on them"""
     shown_because: builtins.str
     """why nothing is written; empty if values are"""
+    looks: builtins.int
+    """how often containers were measured"""
     @property
     def policies(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PolicyStatus]: ...
     def __init__(
@@ -547,8 +550,9 @@ class PoliciesStatus(google.protobuf.message.Message):
         cpu_seconds: builtins.float = ...,
         shown_because: builtins.str = ...,
         policies: collections.abc.Iterable[Global___PolicyStatus] | None = ...,
+        looks: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["cpu_seconds", b"cpu_seconds", "interval_seconds", b"interval_seconds", "last_at", b"last_at", "policies", b"policies", "shown_because", b"shown_because"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpu_seconds", b"cpu_seconds", "interval_seconds", b"interval_seconds", "last_at", b"last_at", "looks", b"looks", "policies", b"policies", "shown_because", b"shown_because"]) -> None: ...
 
 Global___PoliciesStatus: typing_extensions.TypeAlias = PoliciesStatus
 

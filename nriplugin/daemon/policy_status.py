@@ -29,6 +29,7 @@ def policies_status(process: DaemonProcess) -> control.PoliciesStatus:
         interval_seconds=counts.interval_s,
         last_at=counts.last_at or 0.0,
         cpu_seconds=counts.cpu_s,
+        looks=counts.looks,
         shown_because=shown,
         policies=[
             control.PolicyStatus(
