@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.policies import PolicyNode
 from support.trees import CONTAINER, POD
 
@@ -148,3 +150,86 @@ def test_the_annotation_switches_it_off_for_one_container() -> None:
     raised = PolicyNode(ON, annotations={key: "120%"})
     throttled(raised, 5)
     assert raised.quota() == 60000
+
+
+def test_two_containers_of_a_pod_share_its_growth() -> None:
+    """The pod grows by the sum, and shrinks by the part of one that ends."""
+    node = PolicyNode(ON, pod_quota="100000 100000")
+    other = f"{POD}/{'fedcba9876543210' * 4}"
+    node.add(other, "25000 50000", "side")
+    node.look()
+    node.runs(0.5, throttled=90)
+    node.runs(0.5, throttled=90, cgroup=other)
+    node.look()
+    # 10000 per 100000, and 5000 per 50000, which is as much.
+    assert (node.quota(), node.quota(other), node.quota(POD)) == (60000, 30000, 120000)
+    node.inventory.drop(other.rpartition("/")[2])
+    node.kernel.remove(other)
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (72000, 122000)
+
+
+def test_a_burst_above_the_quota_that_goes_back_is_lowered_with_it() -> None:
+    """The kernel refuses a quota below the burst."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.kernel.files[f"{POD}/cpu.max.burst"] = "70000"
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+    assert node.kernel.files[f"{POD}/cpu.max.burst"] == "50000"
+
+
+def test_a_busy_node_takes_everything_back() -> None:
+    """At `nodeCpuPercent`, which is 80 here."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.runs(0.5, throttled=90)
+    node.look(node_cpu=0.85)
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
+def test_a_container_that_the_runtime_is_changing_is_left_alone() -> None:
+    """The next interval comes back to it; the end of the process does not wait."""
+    node = PolicyNode(ON)
+    throttled(node)
+    node.pending._starting[CONTAINER.rpartition("/")[2]] = ()
+    throttled(node, 2)
+    assert node.quota() == 60000
+    node.policies.end()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
+def test_without_its_record_nothing_is_raised(tmp_path: Path) -> None:
+    """After a crash nobody could tell whose value it is."""
+    with Journal(str(tmp_path)) as journal:
+        (tmp_path / "policies.json.new").mkdir()
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+        assert node.quota() == 50000
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([1, 2]),
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.3, 0.5, 0.75]),
+            st.sampled_from([0, 0, 5, 90]),
+            st.sampled_from([0.1, 0.1, 0.75, 0.9]),
+        ),
+        max_size=12,
+    ),
+)
+def test_whatever_happens_everything_is_back_when_it_is_switched_off(
+    version: int, intervals: list[tuple[float, int, float]]
+) -> None:
+    """And the quota is within its bounds all the time."""
+    node = PolicyNode(ON.replace("null", "20"), version)
+    for cpus, cut, busy in intervals:
+        node.runs(cpus, cut)
+        node.look(node_cpu=busy)
+        assert 50000 <= node.quota() == node.quota(POD) <= 75000
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)

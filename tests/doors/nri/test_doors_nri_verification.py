@@ -20,6 +20,7 @@ from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 from nriplugin.state import verifier as verification
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import EntryState
+from nriplugin.state.policy_holds import ContainerState, HeldFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -99,6 +100,26 @@ def test_a_request_only_appends() -> None:
     node.post_update()
     assert node.background.now == node.background.timed == []
     assert "c1" in node.plugin.lifecycle.pending.to_verify
+
+
+def test_all_containers_are_compared_beside_many_that_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else on a node where containers always change, others would drift unseen."""
+    monkeypatch.setattr(verification, "BATCH", 4)
+    node = started()
+    node.verify()
+    changing = [container_at(number=number) for number in range(2, 32)]
+    for app in changing:
+        node.create(app)
+        node.start(app)
+    queue = node.plugin.lifecycle.pending.to_verify
+    for number in range(len(changing)):
+        if number == 3:
+            write(node.kernel, {"cpu.max": "max 100000"})
+        queue.extend(app.id for app in changing)
+        node.verify()
+    assert drift(node) == ("cpu.max",)
 
 
 def test_drift_is_counted_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -448,3 +469,23 @@ def test_the_runtime_is_not_asked_about_a_container_with_direct_writes() -> None
     assert sent == []
     assert node.of_container("cpu.max.burst") == "50000"
     assert node.of_container("memory.max") == str(GIB)
+
+
+def test_a_value_of_a_policy_is_no_drift() -> None:
+    """Neither counted nor repaired, as long as the policy holds the file."""
+    node = Node("repair: {enabled: true}\nquotaBurst: {enabled: true}")
+    node.create()
+    node.kernel.files.update({f"{CONTAINER}/{f}": v for f, v in FILES.items()})
+    node.start()
+    [(container_id, entry)] = node.plugin.lifecycle.inventory.snapshot().items()
+    hold = HeldFile("quotaBurst", "1 2", "1 2", FILES["cpu.max"], 0.0, "")
+    state = ContainerState(entry)
+    state.held = {"cpu.max": hold}
+    node.plugin.lifecycle.policies._states = {container_id: state}
+    node.kernel.files[f"{CONTAINER}/cpu.max"] = "150000 100000"
+    node.verify()
+    assert not node.plugin.lifecycle.verification.drift
+    assert node.of_container("cpu.max") == "150000 100000"
+    state.held = {}
+    node.verify()
+    assert node.plugin.lifecycle.verification.drift["cpu.max"] == 1
