@@ -61,7 +61,7 @@ class MemoryCounts(NamedTuple):
     oom_kill: int
 
 
-class Stall(NamedTuple):
+class StallTime(NamedTuple):
     """For how long tasks have waited for a resource, in microseconds, since the start.
 
     `some`: at least one task waited. `full`: no task could run.
@@ -107,9 +107,9 @@ class ContainerSample(NamedTuple):
     protected_bytes: int | None = None  # the greater of memory.min and memory.low
     swap_bytes: int | None = None
     swap_max_bytes: int | None = None  # -1: no limit
-    cpu_stall: Stall | None = None
-    memory_stall: Stall | None = None
-    io_stall: Stall | None = None
+    cpu_stall: StallTime | None = None
+    memory_stall: StallTime | None = None
+    io_stall: StallTime | None = None
     refaults: int | None = None  # in pages
     cache_bytes: int | None = None  # of files, without shared memory
     running_tasks: int | None = None
@@ -124,7 +124,7 @@ class NodeSample(NamedTuple):
     swap_bytes: int | None = None  # the size of all swap areas
 
 
-class Action(NamedTuple):
+class PolicyAction(NamedTuple):
     """A value that a policy wants a file to hold.
 
     Where a file of the pod and one of the container change together, their order is
@@ -146,11 +146,11 @@ class Trigger(NamedTuple):
     value: str
 
 
-class Answer(NamedTuple):
+class PolicyAnswer(NamedTuple):
     """What a policy makes of a sample."""
 
     state: Any  # for the next call
-    actions: tuple[Action, ...] = ()
+    actions: tuple[PolicyAction, ...] = ()
     reason: str = ""  # why the actions are the last ones that changed
     # Done after the actions. A trigger that fails is not repeated by the loop.
     triggers: tuple[Trigger, ...] = ()
@@ -171,5 +171,9 @@ class RunTimePolicy(NamedTuple, Generic[S]):
     # sample and the node. The state and the previous sample are None at first, after an
     # update of the container, and after a reload that changes its settings.
     decide: Callable[
-        [S, Any, ContainerSample | None, ContainerSample, NodeSample], Answer
+        [S, Any, ContainerSample | None, ContainerSample, NodeSample], PolicyAnswer
     ]
+
+
+# The short names that handlers use.
+Action, Answer, Stall = PolicyAction, PolicyAnswer, StallTime

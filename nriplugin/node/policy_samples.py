@@ -20,7 +20,7 @@ from nriplugin.engine.policies import (
     MemoryCounts,
     NodeSample,
     Quota,
-    Stall,
+    StallTime,
 )
 from nriplugin.errors import CgroupError
 
@@ -149,7 +149,7 @@ class PolicySampler:
             _, high, most, oom, oom_kill = events
             fields["memory_counts"] = MemoryCounts(high, most, oom, oom_kill)
 
-    def _stall(self, cgroup: str, resource: str) -> Stall | None:
+    def _stall(self, cgroup: str, resource: str) -> StallTime | None:
         if self._tree.version == 1:
             return None
         found: Pressure | None = _if_there(
@@ -158,7 +158,7 @@ class PolicySampler:
         if found is None:
             return None
         full = 0 if found.full is None else found.full.total_us
-        return Stall(found.some.total_us, full)
+        return StallTime(found.some.total_us, full)
 
     def _protected(self, cgroup: str) -> int | None:
         low = self._bytes(Type.MEMORY_LOW, cgroup)

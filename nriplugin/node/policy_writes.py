@@ -45,7 +45,7 @@ class Target(NamedTuple):
     known: tuple[str, ...]
 
 
-class Result(NamedTuple):
+class TargetResult(NamedTuple):
     """What came of a target."""
 
     target: Target
@@ -68,21 +68,21 @@ def held_value(tree: Tree, cgroup: str, file: str) -> str | None:
         return None
 
 
-def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[Result]:
+def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[TargetResult]:
     """Write the files of a pod and of its containers, in the order of a branch.
 
     To be called within the writer's `exclusive`.
     """
     tree = writer.tree
-    results: list[Result] = []
+    results: list[TargetResult] = []
     updates: list[Update] = []
     due: list[tuple[Target, list[Update]]] = []
     for target in targets:
         held = held_value(tree, target.cgroup, target.file)
         if held is None:
-            results.append(Result(target, ok=False, gone=True))
+            results.append(TargetResult(target, ok=False, gone=True))
         elif not any(equal(target.file, one, held) for one in target.known):
-            results.append(Result(target, ok=False, other=held))
+            results.append(TargetResult(target, ok=False, other=held))
         else:
             own = list(_updates(tree, target))
             updates += own
@@ -96,7 +96,7 @@ def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[Result
         ]
         reason = "; ".join(f"{one.status}: {one.reason or 'refused'}" for one in failed)
         now = held_value(tree, target.cgroup, target.file) or target.value
-        results.append(Result(target, ok=not failed, now=now, reason=reason))
+        results.append(TargetResult(target, ok=not failed, now=now, reason=reason))
     return results
 
 
@@ -173,6 +173,10 @@ class PolicyRecord:
         if self._path is None or paths == self._stored:
             return True
         try:
+            if not paths:
+                os.unlink(self._path)
+                self._stored = frozenset()
+                return True
             temporary = f"{self._path}.new"
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(sorted(paths), file)

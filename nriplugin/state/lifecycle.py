@@ -196,6 +196,7 @@ class Lifecycle:
         if self.correct_after_silence is not None:
             self.scheduler.after(SILENCE_SETTLED_S, self.correct_after_silence)
         self.verifier.compare_all_soon()
+        self.policies.connected(self.scheduler)
 
     # The plan
 

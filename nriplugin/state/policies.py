@@ -38,8 +38,8 @@ from nriplugin.node.policy_writes import Target, held_value, paths_of
 from nriplugin.state.policy_holds import (
     NO_HOLDS,
     SHOWN,
-    ContainerState,
     PolicyCounts,
+    PolicyState,
     Wanted,
     originals_of,
 )
@@ -100,7 +100,7 @@ class Policies:
             self._triggers = PolicyTriggers(tree, pending, self.counts)
         self._told: set[tuple[str, str]] = set()  # what was logged, by policy
         # Replaced as a whole: other threads look containers up in it.
-        self._states: dict[str, ContainerState] = {}
+        self._states: dict[str, PolicyState] = {}
         self._on = False  # whether a policy is on for some containers
         self.keeps_pods = False
         self._connected = False
@@ -149,7 +149,7 @@ class Policies:
         if self._on or self._record.exists():
             scheduler.soon(self.look)
 
-    def state_of(self, container_id: str) -> ContainerState | None:
+    def state_of(self, container_id: str) -> PolicyState | None:
         """Return what is known about a container for which a policy is on."""
         return self._states.get(container_id)
 
@@ -168,6 +168,8 @@ class Policies:
         """Measure, ask and write, once."""
         if self._tree is None or not self._connected or self._ended:
             return
+        if self._plans.others_decide:
+            return  # what files hold is the other process's
         began = thread_time()
         if not self._recovered:
             self._recover()
@@ -227,7 +229,7 @@ class Policies:
             if state is None:
                 if not (self._on and entry.started):
                     continue
-                state = ContainerState(entry)
+                state = PolicyState(entry)
             self._follow(state, entry, plan)
             if state.policies.on or state.held:
                 states[container_id] = state
@@ -238,7 +240,7 @@ class Policies:
             if state.policies.on:
                 self._ask(state, node)
 
-    def _follow(self, state: ContainerState, entry: ContainerEntry, plan: Plan) -> None:
+    def _follow(self, state: PolicyState, entry: ContainerEntry, plan: Plan) -> None:
         """Take over a new entry of a container, and a new configuration."""
         if state.entry is not entry or not state.cgroup:
             state.cgroup = self._locator.cgroup_of(entry) or ""
@@ -269,7 +271,7 @@ class Policies:
         container = entry.kept or Container(entry.name, entry.id)
         return policies_of(pod, container, qos_class_of(pod, container), plan.config)
 
-    def _ask(self, state: ContainerState, node: NodeSample) -> None:
+    def _ask(self, state: PolicyState, node: NodeSample) -> None:
         """Ask the policies of one container; the first one has a file."""
         pod, policies = state.entry.pod_cgroup, state.policies
         try:
@@ -312,7 +314,7 @@ class Policies:
             self._told.add((policy, text))
             _log.warning("policies: %s does nothing: %s", policy, text)
 
-    def _show(self, state: ContainerState, wanted: Mapping[str, Wanted]) -> None:
+    def _show(self, state: PolicyState, wanted: Mapping[str, Wanted]) -> None:
         for file, one in wanted.items():
             if state.shown.get(file) != one:
                 self.counts.actions[one.policy, SHOWN] += 1
@@ -322,7 +324,7 @@ class Policies:
     def _carry_out(self, *, ending: bool = False) -> None:
         """Write what changed, pod by pod."""
         self._writing.forget_ended({one.cgroup for one in self._states.values()})
-        by_pod: dict[str, list[ContainerState]] = {}
+        by_pod: dict[str, list[PolicyState]] = {}
         for state in self._states.values():
             by_pod.setdefault(state.entry.pod_cgroup or "", []).append(state)
         pods = {pod: by_pod.get(pod, []) for pod in {**self._writing.pods, **by_pod}}

@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
 NO_HOLDS: Mapping[str, HeldFile] = MappingProxyType({})
 
 
-class ContainerState:
+class PolicyState:
     """All that is kept about one container while policies are on for it."""
 
     __slots__ = (

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from nriplugin.cgroup.types.tree import Tree
-    from nriplugin.node.policy_writes import PolicyRecord, Result
+    from nriplugin.node.policy_writes import PolicyRecord, TargetResult
     from nriplugin.state.events import EventLog
     from nriplugin.state.pending import PendingWrites
     from nriplugin.state.policy_holds import (
-        ContainerState,
         PolicyCounts,
+        PolicyState,
         Wanted,
     )
 
@@ -53,7 +53,7 @@ class _Due(NamedTuple):
     target: Target
     original: str
     wanted: Wanted | None  # None: the original goes back
-    state: ContainerState | None = None  # None: a file of the pod
+    state: PolicyState | None = None  # None: a file of the pod
 
 
 class PolicyWriting:
@@ -80,7 +80,7 @@ class PolicyWriting:
         self._paths: dict[tuple[str, str], set[str]] = {}
 
     def carry_out(
-        self, pods: Mapping[str, Sequence[ContainerState]], *, ending: bool = False
+        self, pods: Mapping[str, Sequence[PolicyState]], *, ending: bool = False
     ) -> None:
         """Write what the policies want, for the containers of each pod.
 
@@ -118,7 +118,7 @@ class PolicyWriting:
     def _write(
         self,
         pod: str,
-        states: Sequence[ContainerState],
+        states: Sequence[PolicyState],
         *,
         recorded: bool,
         ending: bool,
@@ -146,13 +146,13 @@ class PolicyWriting:
 
     # What has to be written
 
-    def _due(self, pod: str, states: Sequence[ContainerState]) -> list[_Due]:
+    def _due(self, pod: str, states: Sequence[PolicyState]) -> list[_Due]:
         due = [*self._for_pod(pod, states)]
         for state in states:
             due += self._for_container(state)
         return due
 
-    def _for_container(self, state: ContainerState) -> Iterator[_Due]:
+    def _for_container(self, state: PolicyState) -> Iterator[_Due]:
         for file in {**state.wanted, **state.held}:
             hold, wanted = state.held.get(file), state.wanted.get(file)
             original = state.original.get(file) or (hold.original if hold else None)
@@ -166,7 +166,7 @@ class PolicyWriting:
             target = Target(state.cgroup, file, value, known)
             yield _Due(target, original, wanted, state)
 
-    def _for_pod(self, pod: str, states: Sequence[ContainerState]) -> Iterator[_Due]:
+    def _for_pod(self, pod: str, states: Sequence[PolicyState]) -> Iterator[_Due]:
         holds = self.pods.get(pod, NO_HOLDS)
         growths: dict[str, list[Wanted]] = {file: [] for file in holds}
         for state in states:
@@ -189,7 +189,7 @@ class PolicyWriting:
 
     # What came of it
 
-    def _conclude(self, pod: str, one: _Due, result: Result) -> None:
+    def _conclude(self, pod: str, one: _Due, result: TargetResult) -> None:
         """Count a result, and keep or end the hold of the file."""
         file = one.target.file
         holds = self.pods.get(pod, NO_HOLDS) if one.state is None else one.state.held
@@ -235,7 +235,7 @@ class PolicyWriting:
 
     def _tell(
         self,
-        state: ContainerState,
+        state: PolicyState,
         file: str,
         was: HeldFile | None,
         become: HeldFile | None,

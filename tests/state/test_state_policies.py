@@ -107,6 +107,24 @@ def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None
     assert (after.quota(), after.quota(POD)) == (50000, 50000)
 
 
+def test_a_silent_process_leaves_the_values_of_the_other_one_alone(
+    tmp_path: Path,
+) -> None:
+    """Until it has to answer itself."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+        silent = PolicyNode(
+            ON, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+        )
+        throttled(silent, 2)
+        assert node.quota() == 72000
+        silent.plans.set_silent(False)
+        silent.look()
+        assert (node.quota(), node.quota(POD)) == (50000, 50000)
+        assert not (tmp_path / "policies.json").exists()
+
+
 def test_what_another_program_wrote_stays() -> None:
     """A value that is neither the original nor ours is not overwritten."""
     node = PolicyNode(ON)

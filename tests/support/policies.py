@@ -51,12 +51,14 @@ class PolicyNode:
         journal: Journal | None = None,
         state: Path | None = None,
         writable: bool = True,
+        silent: bool = False,
     ) -> None:
         self.kernel = kernel or Kernel(version)
         self.tree = self.kernel.tree
         self.trace: list[tuple[str, str]] = []
         self.background = ByHand()
         self.plans = CurrentPlan(NODE._replace(cgroup_version=2))
+        self.plans.set_silent(silent)
         self.inventory = Inventory()
         self.events = EventLog()
         self.pending = PendingWrites(self.inventory, self.background, None, self.events)

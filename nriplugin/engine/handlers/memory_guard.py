@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nriplugin.engine.decision import Level
 from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.memory import why_no_high
-from nriplugin.engine.policies import Action, Answer, Measure, RunTimePolicy
+from nriplugin.engine.policies import Measure, PolicyAction, PolicyAnswer, RunTimePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,29 +110,33 @@ def high_to_hold(
     previous: ContainerSample | None,
     sample: ContainerSample,
     _: NodeSample,
-) -> Answer:
+) -> PolicyAnswer:
     """Return the memory.high that a container is to have now."""
     own = sample.original.get(FILE, "")
     if not own.isdecimal() or sample.memory_bytes is None:
-        return Answer(None)
+        return PolicyAnswer(None)
     if sample.memory_stall is None:
-        return Answer(None, unable="the kernel does not measure the pressure on memory")
+        return PolicyAnswer(
+            None, unable="the kernel does not measure the pressure on memory"
+        )
     if sample.memory_counts is None or sample.memory_counts.high is None:
-        return Answer(None, unable="the kernel does not count events at memory.high")
+        return PolicyAnswer(
+            None, unable="the kernel does not count events at memory.high"
+        )
     own_bytes = int(own)
     most_bytes, why_not = _most(settings, own_bytes, sample.memory_max_bytes)
     if most_bytes <= own_bytes:
-        return Answer(None, reason=why_not)
+        return PolicyAnswer(None, reason=why_not)
     if state is None or state.own != own:
         state = MemoryGuardState(own, own_bytes, sample.at_s)
     # The settings and the limit may have changed since.
     state = state._replace(high_bytes=min(state.high_bytes, most_bytes))
     held = _held(settings, state, previous, sample)
     state = _next(state, settings, held, sample, most_bytes)
-    actions: tuple[Action, ...] = ()
+    actions: tuple[PolicyAction, ...] = ()
     if state.high_bytes > own_bytes:
-        actions = (Action(FILE, str(state.high_bytes), Level.CONTAINER),)
-    return Answer(state, actions, state.reason)
+        actions = (PolicyAction(FILE, str(state.high_bytes), Level.CONTAINER),)
+    return PolicyAnswer(state, actions, state.reason)
 
 
 def _most(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.memory import MILLION, in_millionths
-from nriplugin.engine.policies import Answer, Measure, RunTimePolicy, Trigger
+from nriplugin.engine.policies import Measure, PolicyAnswer, RunTimePolicy, Trigger
 from nriplugin.errors import ConfigError
 from nriplugin.kube.quantity import value as bytes_of
 
@@ -109,32 +109,32 @@ def memory_to_reclaim(
     previous: ContainerSample | None,
     sample: ContainerSample,
     node: NodeSample,
-) -> Answer:
+) -> PolicyAnswer:
     """Return what is to be taken from a container now, if anything."""
     state = state or ReclaimState()
     if sample.memory_bytes is None:
-        return Answer(state)
+        return PolicyAnswer(state)
     done = sample.triggered.get(FILE)
     if done is not None:
         state = _concluded(state, settings, done, previous or sample, sample.at_s)
     unable = state.unable or _missing(sample)
     if unable:
-        return Answer(state, unable=unable)
+        return PolicyAnswer(state, unable=unable)
     calm = _calm(settings, previous, sample)
     if calm is None:
-        return Answer(state, reason=state.reason)
+        return PolicyAnswer(state, reason=state.reason)
     if calm:
         rest_until_s = sample.at_s + settings.rest_seconds
         state = state._replace(rest_until_s=rest_until_s, reason=calm)
     if calm or sample.at_s < state.rest_until_s:
-        return Answer(state, reason=state.reason)
+        return PolicyAnswer(state, reason=state.reason)
     without_swap = not settings.swap and _can_swap(sample, node)
     amount = _amount(settings, sample, cache_only=not settings.swap)
     if amount <= 0:
-        return Answer(state, reason="it uses no more than it keeps")
+        return PolicyAnswer(state, reason="it uses no more than it keeps")
     value = f"{amount}{NO_SWAP if without_swap else ''}"
     reason = f"{amount} bytes are taken, while nothing waits for memory"
-    return Answer(state, reason=reason, triggers=(Trigger(FILE, value),))
+    return PolicyAnswer(state, reason=reason, triggers=(Trigger(FILE, value),))
 
 
 def _concluded(

@@ -20,7 +20,7 @@ from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 from nriplugin.state import verifier as verification
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import EntryState
-from nriplugin.state.policy_holds import ContainerState, HeldFile
+from nriplugin.state.policy_holds import HeldFile, PolicyState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -479,7 +479,7 @@ def test_a_value_of_a_policy_is_no_drift() -> None:
     node.start()
     [(container_id, entry)] = node.plugin.lifecycle.inventory.snapshot().items()
     hold = HeldFile("quotaBurst", "1 2", "1 2", FILES["cpu.max"], 0.0, "")
-    state = ContainerState(entry)
+    state = PolicyState(entry)
     state.held = {"cpu.max": hold}
     node.plugin.lifecycle.policies._states = {container_id: state}
     node.kernel.files[f"{CONTAINER}/cpu.max"] = "150000 100000"

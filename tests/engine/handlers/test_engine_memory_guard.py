@@ -17,12 +17,12 @@ from nriplugin.engine.handlers.memory_guard import (
     high_to_hold,
 )
 from nriplugin.engine.policies import (
-    Action,
-    Answer,
     ContainerSample,
     MemoryCounts,
     NodeSample,
-    Stall,
+    PolicyAction,
+    PolicyAnswer,
+    StallTime,
 )
 from nriplugin.engine.policy_settings import policies_of
 
@@ -52,7 +52,7 @@ def sample(
         memory_high_bytes=high,
         memory_max_bytes=limit,
         memory_counts=MemoryCounts(held, 0, 0, 0),
-        memory_stall=Stall(int(stalled * 1e6), int(stalled * 1e6)),
+        memory_stall=StallTime(int(stalled * 1e6), int(stalled * 1e6)),
         **more,
     )
 
@@ -148,7 +148,7 @@ def test_without_room_there_is_nothing_to_do(
     """And the answer says why, where there is a memory.high."""
     now = sample(0.0, limit=limit, original=original)
     answer = high_to_hold(ON, None, None, now, NodeSample())
-    assert answer == Answer(None, reason=answer.reason)
+    assert answer == PolicyAnswer(None, reason=answer.reason)
     assert why in answer.reason
     assert bool(answer.reason) == bool(why)
 
@@ -204,7 +204,9 @@ def test_the_action() -> None:
     answer = high_to_hold(
         ON, None, sample(0.0), sample(INTERVAL_S, **HELD), NodeSample()
     )
-    assert answer.actions == (Action("memory.high", str(OWN + STEP), Level.CONTAINER),)
+    assert answer.actions == (
+        PolicyAction("memory.high", str(OWN + STEP), Level.CONTAINER),
+    )
     assert answer.reason == "held back 3 times, and stalled 90 % of 10 s"
 
 

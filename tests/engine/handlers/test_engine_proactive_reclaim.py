@@ -20,7 +20,7 @@ from nriplugin.engine.policies import (
     ContainerSample,
     MemoryCounts,
     NodeSample,
-    Stall,
+    StallTime,
     Trigger,
     Triggered,
 )
@@ -50,7 +50,7 @@ def sample(
         at_s,
         memory_bytes=use,
         memory_counts=MemoryCounts(held, 0, 0, 0),
-        memory_stall=Stall(int(waited * 1e6), 0),
+        memory_stall=StallTime(int(waited * 1e6), 0),
         refaults=refaults,
         cache_bytes=cache,
         protected_bytes=protected,

@@ -18,10 +18,10 @@ from nriplugin.engine.handlers.quota_burst import (
     quota_to_hold,
 )
 from nriplugin.engine.policies import (
-    Action,
-    Answer,
     ContainerSample,
     NodeSample,
+    PolicyAction,
+    PolicyAnswer,
     Quota,
 )
 from nriplugin.engine.policy_settings import policies_of
@@ -127,8 +127,8 @@ def test_the_actions_of_pod_and_container() -> None:
     """The pod grows by the difference; both have the container's period."""
     answer = quota_to_hold(FOR_EVER, state(100_000), sample(0), sample(10, 1, 3), CALM)
     assert answer.actions == (
-        Action("cpu.max", "20000 100000", Level.POD),
-        Action("cpu.max", "120000 100000", Level.CONTAINER),
+        PolicyAction("cpu.max", "20000 100000", Level.POD),
+        PolicyAction("cpu.max", "120000 100000", Level.CONTAINER),
     )
     assert answer.reason == "throttled in 3 of 100 periods"
 
@@ -137,7 +137,7 @@ def test_the_actions_of_pod_and_container() -> None:
 def test_without_a_quota_there_is_nothing_to_burst_above(text: str) -> None:
     """No state and no action."""
     answer = quota_to_hold(FOR_EVER, None, None, sample(0, original=text), CALM)
-    assert answer == Answer(None)
+    assert answer == PolicyAnswer(None)
 
 
 def test_a_resize_begins_anew() -> None:
