@@ -8,8 +8,7 @@ their policies still ask for it.
 from __future__ import annotations
 
 import logging
-from errno import EAGAIN, EINTR, ENOENT, EOPNOTSUPP
-from os import strerror
+from errno import EAGAIN, EINTR, ENOENT, EOPNOTSUPP, errorcode
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.engine.policies import Trigger
     from nriplugin.state.pending import PendingWrites
-    from nriplugin.state.policy_holds import ContainerState, PolicyCounts
+    from nriplugin.state.policy_holds import PolicyCounts, PolicyState
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ class PolicyTriggers:
         self._limited = LimitedLog(_log)
         self._last = ""  # the container that was the last one to have its turn
 
-    def carry_out(self, states: Iterable[ContainerState]) -> None:
+    def carry_out(self, states: Iterable[PolicyState]) -> None:
         """Do what the policies asked for at this look; nothing is left for the next."""
         due = [state for state in states if state.triggers]
         due.sort(key=lambda state: (state.entry.id <= self._last, state.entry.id))
@@ -58,14 +57,14 @@ class PolicyTriggers:
                 self._last = state.entry.id
                 self._carry_out(state, triggers)
 
-    def _may_write(self, state: ContainerState) -> bool:
+    def _may_write(self, state: PolicyState) -> bool:
         pending = self._pending
         if pending.writer is None or pending.withdrawn:
             return False
         return not pending.is_changing(state.entry)
 
     def _carry_out(
-        self, state: ContainerState, triggers: Iterable[tuple[str, Trigger]]
+        self, state: PolicyState, triggers: Iterable[tuple[str, Trigger]]
     ) -> None:
         done = {}
         for policy, trigger in triggers:
@@ -81,7 +80,7 @@ class PolicyTriggers:
                     logging.WARNING,
                     "%s: %s/%s: %s: %s",
                     *(policy, state.cgroup, trigger.file, trigger.value),
-                    strerror(result.errno),
+                    errorcode.get(result.errno, result.errno),
                 )
             self._counts.actions[policy, outcome] += 1
         state.triggered = done

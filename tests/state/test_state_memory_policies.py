@@ -178,7 +178,7 @@ def test_pressure_and_refaults_stop_it_at_once() -> None:
         node = cached()
         rest(node, use=80 * MIB)
         assert taken(node)
-        node.uses(72 * MIB, **harm)  # type: ignore[arg-type]
+        node.uses(72 * MIB, **harm)
         node.look()
         rest(node, use=72 * MIB, intervals=5)
         assert taken(node) == []

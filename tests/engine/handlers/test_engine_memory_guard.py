@@ -73,7 +73,7 @@ def after(
     return answer.state
 
 
-HELD = {"held": 3, "stalled": 9.0}
+HELD: dict[str, Any] = {"held": 3, "stalled": 9.0}
 
 
 @pytest.mark.parametrize(
