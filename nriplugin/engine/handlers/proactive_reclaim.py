@@ -16,8 +16,7 @@ The write has its effect once: it changes no setting, and there is nothing to pu
 
 from __future__ import annotations
 
-from errno import EAGAIN, EINTR, EINVAL, ENOENT, EOPNOTSUPP
-from os import strerror
+from errno import EAGAIN, EINTR, EINVAL, ENOENT, EOPNOTSUPP, errorcode
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.engine.handler import Handler, Option
@@ -159,7 +158,7 @@ def _concluded(
     if done.errno in (EAGAIN, EINTR):
         reason = "the kernel found less to take than it was asked for"
     elif done.errno:
-        reason = f"{FILE}: {strerror(done.errno)}"
+        reason = f"{FILE}: {errorcode.get(done.errno, done.errno)}"
     if done.errno:
         until_s = max(until_s, now_s + settings.rest_seconds)
     if until_s <= max(now_s, state.rest_until_s):
