@@ -591,7 +591,7 @@ class OutcomeCount(google.protobuf.message.Message):
     OUTCOME_FIELD_NUMBER: builtins.int
     COUNT_FIELD_NUMBER: builtins.int
     outcome: builtins.str
-    """set, restored, failed, shown or left"""
+    """set, restored, failed, shown, left, triggered or partly"""
     count: builtins.int
     def __init__(
         self,
@@ -677,6 +677,7 @@ class ContainerWhy(google.protobuf.message.Message):
     SKIPPED_FIELD_NUMBER: builtins.int
     ADVICE_FIELD_NUMBER: builtins.int
     NUMBERS_FIELD_NUMBER: builtins.int
+    AT_RUN_TIME_FIELD_NUMBER: builtins.int
     id: builtins.str
     namespace: builtins.str
     pod: builtins.str
@@ -702,6 +703,10 @@ class ContainerWhy(google.protobuf.message.Message):
     def advice(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """what an operator can do about differences"""
 
+    @property
+    def at_run_time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """what each policy said last, after its name"""
+
     def __init__(
         self,
         *,
@@ -719,8 +724,9 @@ class ContainerWhy(google.protobuf.message.Message):
         skipped: collections.abc.Iterable[builtins.str] | None = ...,
         advice: collections.abc.Iterable[builtins.str] | None = ...,
         numbers: builtins.str = ...,
+        at_run_time: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["advice", b"advice", "cgroup", b"cgroup", "container", b"container", "decided_at", b"decided_at", "files", b"files", "id", b"id", "namespace", b"namespace", "numbers", b"numbers", "pod", b"pod", "qos_class", b"qos_class", "reason", b"reason", "rule", b"rule", "skipped", b"skipped", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "at_run_time", b"at_run_time", "cgroup", b"cgroup", "container", b"container", "decided_at", b"decided_at", "files", b"files", "id", b"id", "namespace", b"namespace", "numbers", b"numbers", "pod", b"pod", "qos_class", b"qos_class", "reason", b"reason", "rule", b"rule", "skipped", b"skipped", "state", b"state"]) -> None: ...
 
 Global___ContainerWhy: typing_extensions.TypeAlias = ContainerWhy
 

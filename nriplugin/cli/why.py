@@ -75,6 +75,7 @@ def draw_container(page: Page, one: control.ContainerWhy, now: float) -> None:
     else:
         page.text("nothing was decided for this container")
     _draw_list(page, "Skipped", one.skipped, None)
+    _draw_list(page, "At run time", one.at_run_time, None)
     _draw_list(page, "What to do", one.advice, Tone.WARNING)
     page.section()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nriplugin.api import control_pb2 as control
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.daemon.plain import valid_text
-from nriplugin.daemon.policy_status import hold_message, hold_of
+from nriplugin.daemon.policy_status import hold_message, hold_of, said_by_policies
 from nriplugin.daemon.unrecorded import decided_now, given_resources, native_values
 from nriplugin.engine.explicit import UNSET
 from nriplugin.engine.provenance import UNKNOWN
@@ -123,6 +123,7 @@ class _ContainerReasons:
             skipped=summary.skipped if summary else (),
             advice=dict.fromkeys(self._advice),
             numbers=_numbers_in_words(entry.numbers),
+            at_run_time=said_by_policies(self._lifecycle, entry),
         )
 
     def _file_names(self) -> list[str]:

@@ -109,12 +109,13 @@ def _updates(tree: Tree, target: Target) -> Iterator[Update]:
     """Return the updates for a target.
 
     crun's inner cgroup has the same quota as the outer one, so it gets the value, too.
-    The kernel refuses a quota below the cgroup's burst: such a burst is lowered.
+    Another file is written there if both hold the same. The kernel refuses a quota
+    below the cgroup's burst: such a burst is lowered.
     """
     cgroup, file, value = target.cgroup, target.file, target.value
     inner = f"{cgroup}/{CRUN_INNER}"
     for one in (cgroup, inner):
-        if one == inner and not tree.files.exists(f"{inner}/{file}"):
+        if one == inner and not _follows(tree, cgroup, inner, file):
             continue
         yield from updates_of(file, value, one)
         quota = value.partition(" ")[0]
@@ -122,6 +123,14 @@ def _updates(tree: Tree, target: Target) -> Iterator[Update]:
             burst = _burst(tree, one)
             if burst is not None and burst > int(quota):
                 yield Update(Type.CPU_BURST, one, quota, origin=ORIGIN)
+
+
+def _follows(tree: Tree, cgroup: str, inner: str, file: str) -> bool:
+    """Whether crun's inner cgroup has a file's value from the outer one."""
+    if file == "cpu.max":
+        return tree.files.exists(f"{inner}/{file}")
+    own = held_value(tree, inner, file)
+    return own is not None and equal(file, own, held_value(tree, cgroup, file) or "")
 
 
 def _burst(tree: Tree, cgroup: str) -> int | None:

@@ -46,6 +46,7 @@ from nriplugin.state.policy_holds import (
     originals_of,
 )
 from nriplugin.state.policy_starts import ContainerStarts
+from nriplugin.state.policy_triggers import PolicyTriggers
 from nriplugin.state.policy_writing import PolicyWriting
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
+    from nriplugin.engine.policies import Trigger
     from nriplugin.node.policy_writes import PolicyRecord
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
@@ -98,6 +100,8 @@ class Policies:
         if tree is not None:
             self.sampler = PolicySampler(tree, host_root)
             self._writing = PolicyWriting(tree, pending, events, record, self.counts)
+            self._triggers = PolicyTriggers(tree, pending, self.counts)
+        self._told: set[tuple[str, str]] = set()  # what was logged, by policy
         # Replaced as a whole: other threads look containers up in it.
         self._states: dict[str, PolicyState] = {}
         self._starts = ContainerStarts(inventory)
@@ -183,6 +187,7 @@ class Policies:
             self._recover()
         self._ask_all(self._plans.now)
         self._carry_out()
+        self._triggers.carry_out(self._states.values())
         self._count()
         if not self._on and any(one.held for one in self._states.values()):
             self._again()  # the runtime was changing a container
@@ -320,8 +325,11 @@ class Policies:
         if self._starts.wanted:
             age_s = self._starts.age_s(state.entry.id, sample.at_s)
             sample = sample._replace(age_s=age_s)
+        sample = sample._replace(triggered=state.triggered)
+        state.triggered = {}
         wanted: dict[str, Wanted] = {}
         growths: dict[str, Wanted] = {}
+        triggers: list[tuple[str, Trigger]] = []
         for name, policy, settings in policies.on:
             before = state.states.get(name)
             try:
@@ -334,15 +342,26 @@ class Policies:
                     *(name, state.entry.path, exc),
                 )
                 answer = PolicyAnswer(None)
-            state.states[name], state.reasons[name] = answer.state, answer.reason
+            state.states[name] = answer.state
+            state.reasons[name] = answer.unable or answer.reason
+            self._tell_unable(name, answer.unable)
+            triggers += [(name, trigger) for trigger in answer.triggers]
             for file, value, level in answer.actions:
                 into = wanted if level is Level.CONTAINER else growths
                 into.setdefault(file, Wanted(name, value, answer.reason))
         state.sample = sample
         if policies.shadow or self._pending.writer is None:
             self._show(state, wanted)
+            self.counts.actions.update((name, SHOWN) for name, _ in triggers)
         else:
             state.wanted, state.growths, state.shown = wanted, growths, {}
+            state.triggers = tuple(triggers)
+
+    def _tell_unable(self, policy: str, text: str) -> None:
+        """Log once why a policy can do nothing on this node."""
+        if text and (policy, text) not in self._told:
+            self._told.add((policy, text))
+            _log.warning("policies: %s does nothing: %s", policy, text)
 
     def _show(self, state: PolicyState, wanted: Mapping[str, Wanted]) -> None:
         for file, one in wanted.items():

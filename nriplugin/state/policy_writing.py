@@ -270,7 +270,17 @@ class PolicyWriting:
         elif was is not None and become is None:
             why = state.reasons.get(was.policy, "") or "the policy is off"
             text = f"{was.policy}: {file} back after {was.changes} changes: {why}"
+            text += self._beyond(state.cgroup, file, was.original)
             self._events.note(EventKind.RELEASED, state.entry, text)
+
+    def _beyond(self, cgroup: str, file: str, original: str) -> str:
+        """Return what to add to an event if a container uses more than memory.high."""
+        if file != "memory.high" or not original.isdecimal():
+            return ""
+        use = held_value(self._tree, cgroup, "memory.current") or ""
+        if not use.isdecimal() or int(use) <= int(original):
+            return ""
+        return f"; it uses {use}, so the kernel reclaims memory and holds it back"
 
     def _store(self) -> bool:
         return self._record.store(frozenset().union(*self._paths.values()))

@@ -81,6 +81,12 @@ AWAKE_MEANWHILE: tuple[WriteRow, ...] = (
     ("cpu.idle", "1", "container", "after"),
 )
 
+# What acts while containers run adds nothing to a decision.
+POLICIES = {
+    one.name: config(one.settings(enabled=True))
+    for one in table.HANDLERS
+    if one.at_run_time is not None
+}
 CONFIGS = {
     "resources": config(),
     "cpuBurst": config(CPUBurstSettings(enabled=True, percent=50)),
@@ -94,6 +100,7 @@ CONFIGS = {
     "unifiedAnnotations": config(
         UnifiedAnnotationsSettings(enabled=True, allowed=frozenset({"pids.max"}))
     ),
+    **POLICIES,
 }
 
 MADE = {
@@ -182,6 +189,8 @@ def container_of(row: str) -> Container:
 
 
 def row_name(handler: str, oci: str | None, driver: str) -> str:
+    if handler in POLICIES:
+        return "resources"
     if handler == "cpuBurst" and (oci, driver) == ("crun", "systemd"):
         return BURST_OF_SCOPE
     if handler != "cpuQoS":
