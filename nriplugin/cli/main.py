@@ -130,7 +130,8 @@ def _run(argv: list[str]) -> int:
     try:
         return int(args.main(args))
     except (ConfigError, ConversionError) as exc:
-        print_error(str(exc))
+        for line in exc.lines if isinstance(exc, ConfigError) else (str(exc),):
+            print_error(line)
         return 2
     except (NRIPluginError, OSError) as exc:
         if isinstance(exc, BrokenPipeError) and output.is_reader_gone():

@@ -25,12 +25,15 @@ from nriplugin.cli.layout import Tone, Toned, coloured, table_rows, text_lines
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import TextIO
 
 # The width of a page that goes to a file or a pipe, and the least width of any page.
 PAGE_WIDTH = 80
 LEAST_WIDTH = 40
+# Of the documents that `-o json` and `-o yaml` print. It changes if a name in one of
+# them gets another meaning, and not if one is added.
+API_VERSION = "nriplugin/v1alpha1"
 
 
 class Page:
@@ -118,14 +121,27 @@ class Page:
         print(f"\x1b[H\x1b[2J{text}", file=sys.stdout, flush=True)
 
 
-def add_output_argument(parser: argparse.ArgumentParser, what: str) -> None:
-    """Declare the option of a command that prints a page, JSON or YAML."""
+def add_output_argument(
+    parser: argparse.ArgumentParser, what: str, *, alias: bool = False
+) -> None:
+    """Declare the option of a command that prints a page, JSON or YAML.
+
+    `alias` is for the commands that had `--json` before they had `-o`.
+    """
     parser.add_argument(
         *("-o", "--output"),
         choices=("table", "json", "yaml"),
         default="table",
         help=f"{what} (default: table)",
     )
+    if alias:
+        parser.add_argument(
+            "--json",
+            dest="output",
+            action="store_const",
+            const="json",
+            help="the same as -o json",
+        )
 
 
 def on_terminal() -> bool:
@@ -191,6 +207,26 @@ def as_json(value: object, *, indent: int | None = None) -> str:
     import json  # late: most commands print text
 
     return json.dumps(_without_surrogates(value), indent=indent)
+
+
+def print_document(
+    kind: str, content: Mapping[str, object], output: str, *, stream: bool = False
+) -> None:
+    """Print what a command has found, as JSON or YAML.
+
+    Every document says what it is: programs that read them can tell a later form of it.
+
+    Args:
+        kind: what the document is about, as in objects of Kubernetes.
+        content: JSON values by their names.
+        output: `json` or `yaml`.
+        stream: whether it is one document of many; JSON then takes one line.
+    """
+    document = {"apiVersion": API_VERSION, "kind": kind, **content}
+    if output == "yaml":
+        print_yaml(document, flush=True)
+    else:
+        print_json(document, indent=None if stream else 2, flush=True)
 
 
 def print_yaml(value: object, *, flush: bool = False) -> None:
