@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cli.layout import Tone, Toned
-from nriplugin.cli.printing import Page, add_output_argument, print_document
+from nriplugin.cli.printing import add_output_argument, print_document, table_page
 from nriplugin.config import parse_config, read_text
 from nriplugin.config.warnings import warnings_about
 from nriplugin.convert.curves import AUTO
@@ -89,7 +89,7 @@ def _read(path: str) -> tuple[str, str]:
 
 
 def _show(source: str, facts: dict[str, str], warnings: list[dict[str, Any]]) -> None:
-    page = Page()
+    page = table_page()
     page.text(f"{source}:", Toned("valid", Tone.GOOD))
     page.table([*facts.items()])
     for one in warnings:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from nriplugin import DOCUMENT_VERSION
 from nriplugin.cli.layout import Tone, Toned, coloured, table_rows, text_lines
 
 if TYPE_CHECKING:
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
 # The width of a page that goes to a file or a pipe, and the least width of any page.
 PAGE_WIDTH = 80
 LEAST_WIDTH = 40
-# Of the documents that `-o json` and `-o yaml` print. It changes if a name in one of
-# them gets another meaning, and not if one is added.
-API_VERSION = "nriplugin/v1alpha1"
+# No row of a table is longer.
+ANY_WIDTH = 10_000
 
 
 class Page:
@@ -119,6 +119,11 @@ class Page:
             lines = [*lines[: rows - 1], note]
         text = "\n".join(lines)
         print(f"\x1b[H\x1b[2J{text}", file=sys.stdout, flush=True)
+
+
+def table_page() -> Page:
+    """Return a page for rows, which in a pipe are as long as they have to be."""
+    return Page(None if on_terminal() else ANY_WIDTH)
 
 
 def add_output_argument(
@@ -222,7 +227,7 @@ def print_document(
         output: `json` or `yaml`.
         stream: whether it is one document of many; JSON then takes one line.
     """
-    document = {"apiVersion": API_VERSION, "kind": kind, **content}
+    document = {"apiVersion": DOCUMENT_VERSION, "kind": kind, **content}
     if output == "yaml":
         print_yaml(document, flush=True)
     else:

@@ -246,9 +246,7 @@ def _only_one(values: dict[str, Any], one: str, other: str, where: str) -> None:
             values[replaced] = None
 
 
-def _match(
-    section: MatchSection, where: str, wrong: list[tuple[str, str]]
-) -> Match:
+def _match(section: MatchSection, where: str, wrong: list[tuple[str, str]]) -> Match:
     patterns: dict[str, Any] = {}
     for one in msgspec.structs.fields(section):
         given = getattr(section, one.name)

@@ -11,16 +11,16 @@ from __future__ import annotations
 import copy
 import json
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from nriplugin.config import expectations
 from nriplugin.errors import ConfigError
+from nriplugin.suggestions import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 # A file that is something else altogether has as many mistakes as lines.
 MAX_MISTAKES = 50
@@ -95,13 +95,6 @@ def shown(value: object) -> str:
     return f"{json.dumps(value, default=str, ensure_ascii=False):.60}"
 
 
-def suggestion(word: object, known: Iterable[str]) -> str:
-    """Return `, did you mean ...?` for a word that resembles a known one."""
-    by_lower = {one.lower(): one for one in known}
-    close = get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
-
-
 def _understood(document: Any, kind: type, message: str) -> tuple[Path, Mistake]:  # noqa: ANN401
     """Return the path to what is wrong, and what to say about it."""
     found = _PLACE.search(message)
@@ -147,7 +140,7 @@ def _taken_out(document: Any, kind: type, path: Path) -> bool:  # noqa: ANN401
     there = expectations.type_at(kind, path)
     if isinstance(there, msgspec.inspect.StructType):
         needed = [one.encode_name for one in there.fields if one.required]
-        empty = {name: {} for name in needed}
+        empty: dict[str, object] = {name: {} for name in needed}
         if _below(above, path[-1]) != empty:
             above[path[-1]] = empty
             return True
@@ -158,7 +151,7 @@ def _taken_out(document: Any, kind: type, path: Path) -> bool:  # noqa: ANN401
 
 
 def _path_of(document: Any, kind: type, text: str, message: str) -> Path:  # noqa: ANN401
-    """Return the path that msgspec's text means; `[...]` is a key that it leaves out."""
+    """Return the path in msgspec's text; `[...]` is a key that it leaves out."""
     path: Path = ()
     for name, index in _STEP.findall(text):
         if index == "...":

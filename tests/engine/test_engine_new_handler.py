@@ -66,12 +66,18 @@ def test_its_section_is_accepted_in_the_file_and_in_rules() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pidsLimit: {mots: 1}", r"pidsLimit.mots: unknown key, .* did you mean 'most'"),
+        (
+            "pidsLimit: {mots: 1}",
+            r"pidsLimit.mots: unknown key, .* did you mean 'most'",
+        ),
         ("pidslimit: {}", r"pidslimit: unknown key, .* did you mean 'pidsLimit'"),
         ("pidsLimit: {most: 0}", r"pidsLimit.most: 0, expected a whole number from 1"),
         ("pidsLimit: {most: 2000}", r"pidsLimit.most: 2000, expected .* to 1000"),
         ("pidsLimit: {most: many}", r"pidsLimit.most: \"many\", expected"),
-        ("rules: [{match: {}, pidsLimit: {x: 1}}]", r"rules\[0\].pidsLimit.x: unknown key"),
+        (
+            "rules: [{match: {}, pidsLimit: {x: 1}}]",
+            r"rules\[0\].pidsLimit.x: unknown key",
+        ),
     ],
 )
 def test_a_mistake_in_its_section_is_refused(text: str, message: str) -> None:
