@@ -228,6 +228,11 @@ def print_document(
         stream: whether it is one document of many; JSON then takes one line.
     """
     document = {"apiVersion": DOCUMENT_VERSION, "kind": kind, **content}
+    print_json_or_yaml(document, output, stream=stream)
+
+
+def print_json_or_yaml(document: object, output: str, *, stream: bool = False) -> None:
+    """Print a whole document."""
     if output == "yaml":
         print_yaml(document, flush=True)
     else:

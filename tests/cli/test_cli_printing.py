@@ -96,7 +96,8 @@ def test_tables_show_names_as_text(node: list[str], command: list[str]) -> None:
 )
 def test_json_has_no_half_characters(node: list[str], command: list[str]) -> None:
     """Lone surrogates, which JSON readers refuse, are escaped; other text is not."""
-    listed = json.loads(run(*command, *node).stdout)
+    document = json.loads(run(*command, *node).stdout)
+    listed = document.get("values") or document["cgroups"]
     names = [one["cgroup"].rpartition("/")[2] for one in listed]
     text = json.dumps(names, ensure_ascii=False).encode().decode()
     assert r"\\xff\\xfe" in text
