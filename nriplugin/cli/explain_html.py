@@ -34,7 +34,7 @@ body{font:15px/1.45 sans-serif;margin:0 auto;max-width:1200px;padding:16px;
 color:#1a1a1a;background:#fff}
 h1{font-size:22px}h2{font-size:19px;margin-top:36px;border-top:1px solid #ccc;
 padding-top:16px;overflow-wrap:anywhere}h3{font-size:16px;margin:20px 0 4px}
-.picture{overflow-x:auto}
+.picture{overflow-x:auto;margin:16px 0}
 table{border-collapse:collapse;width:100%;table-layout:fixed}
 td,th{text-align:left;vertical-align:top;padding:3px 12px 3px 0;
 border-bottom:1px solid #eee;overflow-wrap:anywhere}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cli.explain_page import ignored, is_native, pod_title
 from nriplugin.cli.printing import printable
+from nriplugin.engine.decision import Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,12 +24,13 @@ COLUMNS = 4
 # The widest text of a box: the width of a character of each kind of line.
 _WIDTHS = {"file": 7.3, "name": 8.0}
 
+# Every rule begins with `svg`: the style of a picture holds for the whole page.
 _STYLE = (
-    "text{font:12px sans-serif;fill:#1a1a1a}.name{font-weight:bold;font-size:13px}"
-    ".file{font:12px monospace}.changed{fill:#175c2b;font-weight:bold}"
-    ".same{fill:#666}.ignored{fill:#8a4b00}.faint{fill:#555}"
-    ".pod{fill:#f4f7fa;stroke:#5b6770}.container{fill:#fff;stroke:#5b6770}"
-    ".mark{stroke:none}"
+    "svg text{font:12px sans-serif;fill:#1a1a1a}"
+    "svg .name{font-weight:bold;font-size:13px}"
+    "svg .file{font:12px monospace}svg .changed{fill:#175c2b;font-weight:bold}"
+    "svg .same{fill:#666}svg .ignored{fill:#8a4b00}"
+    "svg .pod{fill:#f4f7fa;stroke:#5b6770}svg .container{fill:#fff;stroke:#5b6770}"
 )
 _MARKS = {"changed": "#2e9e54", "same": "#c4c4c4", "ignored": "#d99a1c"}
 
@@ -70,12 +72,14 @@ def pod_svg(pod: ExplainedPod) -> str:
 def _pod_lines(pod: ExplainedPod) -> list[_Line]:
     """Return the files of the pod's own cgroup."""
     lines = [_Line("same", f"{file} = {value}") for file, value in pod.pod_v2.items()]
-    written = {
-        f"{write.file} = {write.value}"
-        for container in pod.containers
-        for write in container.writes
-        if write.level != "container"
-    }
+    written = set()
+    for container in pod.containers:
+        for write in container.writes:
+            if write.level == Level.POD.value:
+                written.add(f"{write.file} = {write.value}")
+            elif write.level == Level.ANCESTORS.value:
+                # The sum over the containers of each cgroup.
+                written.add(f"{write.file} + {write.value} for {container.name}")
     return [*(_Line("changed", one) for one in sorted(written)), *lines]
 
 

@@ -44,6 +44,7 @@ COMMANDS = {
     "load": "show what the tasks of the node's pods are doing",
     "top": "show what the node's pods use, and what holds them back",
     "capacity": "show who may use how much of a node, and check its cgroups",
+    "completion": "print a script that completes commands in bash, zsh or fish",
     "version": "print the version",
 }
 

@@ -385,7 +385,7 @@ def test_the_memory_request_is_the_one_that_a_node_knows(
     [found] = [one for one in app["files"] if one["file"] == "memory.low"]
     assert (found["value"], found["source"]) == (str(low), f"request from {source}")
     assert found["confidence"] == confidence
-    text = explain("--config", config, *memory, "-", stdin=POD).stdout
+    text = explain("--details", "--config", config, *memory, "-", stdin=POD).stdout
     assert len(app["notes"]) == 1
     assert ("is the manifest's" in text) is (confidence == "exact")
     assert ("(estimate)" in text) is (confidence == "estimate")
