@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from nriplugin.kube.manifests import ManifestPod
 
 
+# From this width on, the reasons have a column of their own.
+_WIDE = 120
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.description = (
@@ -97,7 +101,9 @@ def _show(step: Step) -> None:
         sent = ", ".join(f"{name} {value}" for name, value in step.came_in.items())
         page.text(Toned("kubelet sends:", Tone.FAINT), sent, indent=2, hanging=2)
     if step.went_out or step.before:
-        rows: list[tuple[str, ...]] = [titles("file", "alone", "with it", "because")]
+        wide = page.width >= _WIDE
+        rows: list[tuple[str, ...]] = []
+        notes: list[tuple[str, ...]] = []
         for file in sorted({**step.before, **step.went_out}):
             alone = step.before.get(file, "-")
             now = step.went_out.get(file, "as alone")
@@ -105,8 +111,11 @@ def _show(step: Step) -> None:
                 now = "not set"
             tone = Tone.GOOD if now not in (alone, "as alone") else None
             why = step.rules.get(file, "")
-            rows.append((file, alone, Toned(now, tone, whole=True), why))
-        page.table(rows, indent=2)
+            row = (file, alone, Toned(now, tone))
+            rows.append((*row, why) if wide else row)
+            notes.append(() if wide or not why else (Toned(why, Tone.FAINT),))
+        head = ("file", "alone", "with it", *(("because",) if wide else ()))
+        page.table([titles(*head), *rows], notes=[(), *notes], indent=2)
     for refusal in step.refused:
         page.text(Toned("refused:", Tone.WARNING), refusal, indent=2, hanging=2)
     page.text("")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from nriplugin.explain import ExplainedContainer
     from nriplugin.kube.manifests import ManifestPod
+    from nriplugin.nri.testing.runtime import Created
 
 CONFIG = """\
 memoryQoS: {enabled: true, protection: false}
@@ -178,7 +179,7 @@ def _play(
 def _created(
     subject: str,
     container: nri.Container,
-    created: nri.CreateContainerResponse,
+    created: Created,
     told: ExplainedContainer,
 ) -> Step:
     numbers = container.linux.resources

@@ -85,7 +85,8 @@ def _pod_lines(pod: ExplainedPod) -> list[_Line]:
 
 def _lines(container: ExplainedContainer) -> list[_Line]:
     """Return the files of a container: what changes, what does not, what is ignored."""
-    changed, same = [], []
+    changed: list[str] = []
+    same: list[str] = []
     for file in container.files:
         into = same if is_native(file) else changed
         into.append(f"{file.file} = {file.value}")
