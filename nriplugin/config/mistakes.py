@@ -92,7 +92,10 @@ def _mistake_of(exc: ConfigError) -> Mistake:
 
 def shown(value: object) -> str:
     """Return a value of a file in a few characters, spelt as in YAML."""
-    return f"{json.dumps(value, default=str, ensure_ascii=False):.60}"
+    try:
+        return f"{json.dumps(value, default=str, ensure_ascii=False):.60}"
+    except (TypeError, ValueError, RecursionError):  # a date as key; an endless alias
+        return f"{value!r:.60}"
 
 
 def _understood(document: Any, kind: type, message: str) -> tuple[Path, Mistake]:  # noqa: ANN401

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nriplugin.config import parse_config
 from nriplugin.config.mistakes import MAX_MISTAKES, all_mistakes
@@ -127,3 +130,48 @@ def test_what_cannot_be_taken_out_ends_the_search() -> None:
     assert ("items[1].name", "missing, expected a text") in mistakes
     assert len(mistakes) == len(set(mistakes))
     assert document == {"items": [{"name": "a"}, {}, 7], "size": "big"}
+
+
+KEYS = (
+    st.sampled_from(
+        [
+            "rules",
+            "match",
+            "labels",
+            "namespace",
+            "memoryQoS",
+            "enabled",
+            "swap",
+            "x",
+            1,
+        ]
+    )
+    | st.dates()
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
+DOCUMENTS = st.recursive(
+    SCALARS | st.dates(),
+    lambda below: (
+        st.lists(below, max_size=3) | st.dictionaries(KEYS, below, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(DOCUMENTS)
+@settings(deadline=None, max_examples=300)
+def test_no_document_is_too_odd(document: object) -> None:
+    """Whatever YAML can hold is accepted, or refused with the line of each mistake."""
+    try:
+        parse_config(yaml.safe_dump(document), "x")
+    except ConfigError as exc:
+        assert all(line.startswith("x: ") for line in exc.lines)  # noqa: PT017
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: &a [*a]", "rules: &a [*a]", "memoryQoS: &a {swap: *a}", "2020-01-01: 1"],
+)
+def test_an_endless_alias_is_a_mistake(text: str) -> None:
+    """And so is a key that is no text."""
+    assert lines_of(text)
