@@ -14,7 +14,7 @@ from nriplugin.cli.parser import DESCRIPTION, parser_of
 _FILES = ("FILE", "DIR", "PATH")
 
 
-class Option(NamedTuple):
+class CommandOption(NamedTuple):
     """An option: its spellings, the name of its value, the words that it accepts."""
 
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class Option(NamedTuple):
         return self.value in _FILES
 
 
-class Argument(NamedTuple):
+class CommandArgument(NamedTuple):
     """A word of the command line that is no option."""
 
     value: str
@@ -43,8 +43,8 @@ class Command(NamedTuple):
     summary: str
     description: str
     usage: str
-    options: tuple[Option, ...]
-    arguments: tuple[Argument, ...]
+    options: tuple[CommandOption, ...]
+    arguments: tuple[CommandArgument, ...]
     below: tuple[Command, ...]
 
     @property
@@ -88,9 +88,9 @@ def _command(
         if action.option_strings:
             takes = shown if action.nargs != 0 else ""
             names = tuple(action.option_strings)
-            options.append(Option(names, takes, words, told))
+            options.append(CommandOption(names, takes, words, told))
         else:
-            arguments.append(Argument(shown, words, told))
+            arguments.append(CommandArgument(shown, words, told))
     formatter = argparse.HelpFormatter(prog=parser.prog, width=10_000)
     formatter.add_usage(parser.usage, parser._actions, [], prefix="")
     usage = " ".join(formatter.format_help().split())

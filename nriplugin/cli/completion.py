@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.cli.command_tree import Command, Option, command_tree
+from nriplugin.cli.command_tree import Command, CommandOption, command_tree
 from nriplugin.cli.printing import print_line
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _fish_condition(command: Command) -> str:
     return _quoted("; and ".join(tests) or "true")
 
 
-def _fish_option(option: Option) -> str:
+def _fish_option(option: CommandOption) -> str:
     parts = []
     for name in option.names:
         plain = name.lstrip("-")
@@ -185,7 +185,7 @@ def _zsh_name(command: Command) -> str:
     return "_".join(["_nriplugin", *command.path])
 
 
-def _zsh_option(option: Option) -> Iterator[str]:
+def _zsh_option(option: CommandOption) -> Iterator[str]:
     summary = option.summary.replace("[", "(").replace("]", ")").replace(":", "\\:")
     for name in option.names:
         value = ""

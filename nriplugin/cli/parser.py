@@ -11,7 +11,6 @@ import importlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nriplugin import __version__
-from nriplugin.suggestions import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +33,8 @@ class CommandParser(argparse.ArgumentParser):
         """Refuse unknown words here: the parser above would show its own usage."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
+            from nriplugin.suggestions import suggestion  # late: only for mistakes
+
             word = unknown[0].partition("=")[0]
             known = self._option_string_actions if word.startswith("-") else ()
             advice = suggestion(word, known)
@@ -44,6 +45,8 @@ class CommandParser(argparse.ArgumentParser):
         """Refuse a word that is no choice, with the names of all choices."""
         if action.choices is None or value in action.choices:
             return
+        from nriplugin.suggestions import suggestion  # late, as above
+
         known = [str(one) for one in action.choices]
         raise argparse.ArgumentError(
             action,

@@ -43,7 +43,14 @@ def convert(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
 def test_options_give_files() -> None:
     """JSON has the curve, the files, and what was dropped or clamped."""
     done = convert(*NUMBERS, "--json")
-    expected = {"curve": "quadratic", "files": FILES, "dropped": [], "clamped": []}
+    expected = {
+        "apiVersion": "nriplugin/v1alpha1",
+        "kind": "Conversion",
+        "curve": "quadratic",
+        "files": FILES,
+        "dropped": [],
+        "clamped": [],
+    }
     assert json.loads(done.stdout) == expected
 
 

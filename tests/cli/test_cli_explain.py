@@ -133,7 +133,7 @@ spec:
     spec:
       containers:
       - name: app
-        resources: {requests: {memroy: 1Gi, memory: 512m}, limit: {cpu: 1}}
+        resources: {requests: {mem: 1Gi, memory: 512m}, limit: {cpu: 1}}
       - name: two
         limits: {cpu: 1}
 """
@@ -146,7 +146,7 @@ spec:
         "claims; did you mean 'limits'?",
         "container app: resources.requests.memory: 512m is 0.512 bytes, less than a "
         "page of 4096; did you mean '512Mi'?",
-        "container app: resources.requests.memroy: not a resource of Kubernetes; did "
+        "container app: resources.requests.mem: not a resource of Kubernetes; did "
         "you mean 'memory'?",
         "container two: limits: not a key of a container; did you mean "
         "'resources.limits'?",
@@ -296,7 +296,7 @@ def test_handlers_rules_and_annotations_are_named(tmp_path: Path) -> None:
     assert "300%" in refusal["text"]
     text = explain("--config", config, "-", stdin=POD).stdout
     assert "settings of rules[0] (gold)" in text
-    assert "pids.max = 100                unifiedAnnotations: as given" in text
+    assert "pids.max = 100           unifiedAnnotations: as given" in text
     assert "refused (annotation): cpu-burst.cgroup2.nri.io: '300%'" in text
     assert "cpu.weight left alone: resources: the container is idle" in text
 

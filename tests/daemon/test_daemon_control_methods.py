@@ -73,7 +73,7 @@ def test_explain_is_that_of_the_command(
 @pytest.mark.parametrize(
     ("manifest", "expected"),
     [
-        ("{", "manifest: not YAML"),
+        ("{", "manifest: line 2, column 1: not YAML"),
         ("kind: Pod", "manifest: "),
         (MANIFEST.replace("500m", "many"), "manifest: "),
         ("x" * 65537, "manifest: 65537 characters, expected at most 65536"),
