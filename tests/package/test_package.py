@@ -20,7 +20,7 @@ from support.harness import PATIENCE_S
 
 TOP = Path(__file__).parents[2]
 TEXTS = ("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml")
-PARTS = ("nriplugin", "proto", "man", *TEXTS)
+PARTS = ("nriplugin", "proto", "man", "examples", "docs", *TEXTS)
 
 
 def build(where: Path) -> Path:
