@@ -175,30 +175,6 @@ def print_error(text: str) -> None:
         _print(f"nriplugin: {text}", sys.stderr)
 
 
-def print_table(
-    rows: Iterable[Sequence[str]],
-    *,
-    widths: Sequence[int] = (),
-    indent: int = 0,
-    numbers: bool = False,
-    flush: bool = False,
-) -> None:
-    """Print rows in columns that are two spaces apart.
-
-    Args:
-        rows: the cells, as many in each row.
-        widths: the least width of the first columns, for tables that are printed in
-            parts and have to line up with the part before.
-        indent: spaces before each row.
-        numbers: whether all columns but the first are aligned to the right.
-        flush: whether a reader has to see the rows at once.
-    """
-    cells = [[_escaped_text(cell) for cell in row] for row in rows]
-    for lines in table_rows(cells, widths=widths, indent=indent, numbers=numbers):
-        for line in lines:
-            _print_escaped(line, sys.stdout, flush=flush)
-
-
 def print_json(
     value: object, *, indent: int | None = None, flush: bool = False
 ) -> None:
@@ -249,13 +225,9 @@ def print_yaml(value: object, *, flush: bool = False) -> None:
 
 
 def _print(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
-    _print_escaped(_shown(text, stream), stream, flush=flush)
-
-
-def _print_escaped(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
     # The stream is None if it was closed when the process was started.
     if stream is not None:
-        print(text, file=stream, flush=flush)
+        print(_shown(text, stream), file=stream, flush=flush)
 
 
 def _terminal_size() -> os.terminal_size:

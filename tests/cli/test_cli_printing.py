@@ -15,7 +15,7 @@ import pytest
 from support.gopeers import ENVIRON
 from support.trees import CONTAINER, add_v2, make_v2
 
-from nriplugin.cli.printing import print_json, print_line, print_table, printable
+from nriplugin.cli.printing import Page, print_json, print_line, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,8 +159,10 @@ def test_what_is_printable() -> None:
 def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     """Lines, tables and JSON escape what is not printable."""
     print_line("a\x1b")
-    print_table([["NAME", "N"], ["\x1b", "1"], ["b", "10"]], numbers=True)
-    print_table([["A", "B"], ["longer", ""]])
+    page = Page(80, colour=False)
+    page.table([["NAME", "N"], ["\x1b", "1"], ["b", "10"]], numbers=True)
+    page.table([["A", "B"], ["longer", ""]])
+    page.show()
     value: Any = {"\udcff": ["\ud800", 1, None, ("é",)]}
     print_json(value)
     out = capsys.readouterr().out.splitlines()
@@ -169,13 +171,3 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     assert out[4:6] == ["A       B", "longer"]
     assert out[6].isascii()
     assert json.loads(out[6]) == {r"\xff": [r"\ud800", 1, None, ["é"]]}
-
-
-def test_a_table_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
-    """Parts with the same least widths line up; a longer cell widens its own part."""
-    print_table([["A", "B"]], widths=(3,), indent=2)
-    print_table([["abc", "b"], ["longer", "c"]], widths=(3,), indent=2)
-    print_table([["a", "b", "c"]], widths=(3,), indent=2)
-    assert capsys.readouterr().out.splitlines() == [
-        *("  A    B", "  abc     b", "  longer  c", "  a    b  c")
-    ]
