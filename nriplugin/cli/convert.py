@@ -50,6 +50,10 @@ BYTES = {
 TEXTS = {"cpus": ("cpu", "cpus"), "mems": ("cpu", "mems")}
 
 
+# From this width on, the rules have a column of their own.
+_WIDE = 120
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
@@ -194,15 +198,18 @@ def _as_json(conversion: Conversion) -> dict[str, Any]:
 def _print_table(conversions: list[Conversion]) -> None:
     first = conversions[0]
     several = len(conversions) > 1
-    rows: list[Sequence[str]] = [
-        titles("file", *(str(c.curve) for c in conversions), "rule")
-    ]
+    page = table_page()
+    wide = page.width >= _WIDE
+    curves = [str(c.curve) for c in conversions]
+    rows: list[Sequence[str]] = [titles("file", *curves, *(("rule",) if wide else ()))]
+    notes: list[Sequence[str]] = [()]
     for number, (file, _, rule) in enumerate(first.derived):
         values = [c.derived[number].value.replace("\n", "; ") for c in conversions]
         text = "by the curve" if several and file == "cpu.weight" else rule.text
-        rows.append([file, *values, f"{', '.join(rule.fields)}: {text}"])
-    page = table_page()
-    page.table(rows)
+        told = f"{', '.join(rule.fields)}: {text}"
+        rows.append([file, *values, *([told] if wide else [])])
+        notes.append([] if wide else [Toned(told, Tone.FAINT)])
+    page.table(rows, notes=notes)
     for field, reason in first.dropped:
         page.text(Toned("dropped", Tone.WARNING), f"{field}: {reason}", hanging=2)
     for field, given, used, reason in first.clamped:
