@@ -228,7 +228,11 @@ def test_the_demo_shows_every_kind_of_pod() -> None:
         "cpu.max": "200000 100000",
         "memory.max": str(1 << 30),
     }
-    assert steps[3].went_out == {"cpu.weight": "1", "cpu.max": "max 100000"}
+    assert steps[3].went_out == {
+        "cpu.idle": "1",
+        "cpu.max": "max 100000",
+        "memory.high": str((16 << 30) * 9 // 10 // 4096 * 4096),
+    }
 
 
 def test_curve_and_switch_of_the_configuration() -> None:
