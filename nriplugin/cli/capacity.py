@@ -22,12 +22,11 @@ from nriplugin.cli.container_names import ContainersOfDaemon
 from nriplugin.cli.control_client import add_control_argument
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.printing import (
-    Page,
     add_output_argument,
     on_terminal,
+    print_document,
     print_error,
-    print_json,
-    print_yaml,
+    table_page,
 )
 from nriplugin.convert.curves import AUTO, Curve
 from nriplugin.errors import CgroupError, ConfigError
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.kube.level_tree import CapacityReport
     from nriplugin.node.capacity_check import LevelDifference
-
-# Rows of a pipe are as long as they have to be.
-_ANY_WIDTH = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -190,13 +186,12 @@ def _print(
     differences: list[LevelDifference] | None,
     args: argparse.Namespace,
 ) -> None:
-    if args.output == "json":
-        print_json(capacity_document(report, differences), indent=2)
-    elif args.output == "yaml":
-        print_yaml(capacity_document(report, differences))
+    if args.output != "table":
+        found = capacity_document(report, differences)
+        print_document("Capacity", found, args.output)
     else:
         terminal = on_terminal()
-        page = Page(None if terminal else _ANY_WIDTH)
+        page = table_page()
         if differences is None:
             draw_report(page, report, bars=terminal)
         else:

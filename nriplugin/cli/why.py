@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.control_client import add_control_argument, client_of
 from nriplugin.cli.layout import Tone, Toned, titles
-from nriplugin.cli.printing import Page, add_output_argument, print_json, print_yaml
+from nriplugin.cli.printing import Page, add_output_argument, print_document
 from nriplugin.cli.times import moment
 from nriplugin.daemon.plain import plain
 
@@ -48,10 +48,8 @@ def main(args: argparse.Namespace) -> int:
     """Ask and print; return 0, whatever the files hold."""
     request = control.WhyRequest(what=args.what)
     answer = client_of(args).call("Why", request, control.WhyResponse)
-    if args.output == "json":
-        print_json(plain(answer), indent=2)
-    elif args.output == "yaml":
-        print_yaml(plain(answer))
+    if args.output != "table":
+        print_document("Why", plain(answer), args.output)
     else:
         page = Page()
         for number, one in enumerate(answer.containers):

@@ -139,6 +139,7 @@ def _read_configuration(
     """
     # Imported only here: without a file, no YAML parser is needed.
     from nriplugin.config import parse_config
+    from nriplugin.config.warnings import warnings_about
     from nriplugin.daemon.config_changes import changes
     from nriplugin.daemon.config_watch import ConfigWatch
 
@@ -149,6 +150,8 @@ def _read_configuration(
         served.apply(config)
         process.config.changes = difference
         _log.info("configuration: %s", difference)
+        for warning in warnings_about(config):
+            _log.warning("configuration: %s", warning)
 
     watch = process.config_watch = ConfigWatch(
         *(process.config.path, parse_config, apply),

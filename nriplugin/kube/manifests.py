@@ -54,6 +54,8 @@ class ManifestPod(NamedTuple):
     path: str = ""  # where in the object its template is
     replicas: int | None = None  # how many such pods the object says there are
     added: Mapping[str, str] = {}  # annotations that a controller adds
+    template: Mapping[str, Any] = {}  # as it was given
+    owner_annotations: Mapping[str, str] = {}  # of the object, which pods do not get
 
 
 class Skipped(NamedTuple):
@@ -190,6 +192,8 @@ def _pod_of(entry: _Object, template: Template, where: str) -> ManifestPod:
         annotations=_texts(own.get("annotations")),
         path=template.path,
         replicas=template.replicas,
+        template=template.content,
+        owner_annotations=_texts(metadata.get("annotations")),
     )
 
 

@@ -148,7 +148,7 @@ def test_json_and_yaml_have_all_fields(daemon: ControlDaemon, capsys: Captured) 
     assert as_json["started_at"] == 1_799_996_000
     assert as_json["containers"]["adopted"] == 0
     assert as_json["process"]["resident_bytes"] == 24_300_000
-    assert list(as_json)[:3] == ["version", "door", "pid"]
+    assert list(as_json)[:5] == ["apiVersion", "kind", "version", "door", "pid"]
 
 
 def test_brief_is_one_line_and_a_probe(daemon: ControlDaemon, capsys: Captured) -> None:
