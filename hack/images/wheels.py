@@ -64,14 +64,9 @@ def build_wheel(scratch: Path, epoch: int) -> Path:
         else:
             shutil.copy(REPOSITORY / name, source / name)
     run(
-        *(
-            *PIP,
-            "wheel",
-            "--no-deps",
-            "--no-build-isolation",
-            "--wheel-dir",
-            str(target),
-        ),
+        *(*PIP, "wheel", "--no-deps", "--no-build-isolation"),
+        "--wheel-dir",
+        target,
         source,
         env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)},
     )

@@ -205,7 +205,7 @@ def runs_on(pod: Any, labels: Mapping[str, str]) -> bool:
 
     def holds(expression: Any) -> bool:
         within = labels.get(expression["key"]) in expression["values"]
-        return within == (expression["operator"] == "In")
+        return bool(within == (expression["operator"] == "In"))
 
     return any(
         all(holds(one) for one in term["matchExpressions"])
@@ -220,10 +220,8 @@ def test_a_node_has_one_daemonset(affinity: bool) -> None:
         {"matchExpressions": [{"key": "kind", "operator": "In", "values": [value]}]}
         for value in ("real", "virtual")
     ]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {}}
-    required["requiredDuringSchedulingIgnoredDuringExecution"] = {
-        "nodeSelectorTerms": terms
-    }
+    selected = {"nodeSelectorTerms": terms}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": selected}
     values = {"affinity": {"nodeAffinity": required}} if affinity else {}
     found = rendered(values, CHART / "ci/pools-values.yaml")
     sets = found.of_kind("DaemonSet")

@@ -80,7 +80,7 @@ def template(
     """Have helm render the chart with files of values, and with values over them."""
     options = [option for file in files for option in ("--values", str(file))]
     return helm(
-        *("template", RELEASE, chart, "--namespace", NAMESPACE, *options),
+        *("template", RELEASE, str(chart), "--namespace", NAMESPACE, *options),
         *("--values", "-"),
         stdin=json.dumps(values or {}),
     )
