@@ -123,6 +123,7 @@ def _custom(directory: Path, file: Path) -> None:
 
 def _write(directory: Path, named: Mapping[str, str], schema: object) -> None:
     name = LOCATION.replace("{{.ResourceKind}}", named["kind"].lower())
-    name = name.replace("{{.Group}}", named["group"])
+    # kubeconform takes `v1`, which has no group, for one.
+    name = name.replace("{{.Group}}", named["group"] or named["version"])
     name = name.replace("{{.ResourceAPIVersion}}", named["version"])
     (directory / name).write_text(json.dumps(schema))
