@@ -207,6 +207,11 @@ SUITES = {
             "test_kubernetes_churn.py",
             NRIPLUGIN_CHURN="100",
         ),
+        _own(
+            "own-helm",
+            "the image and the Helm chart, from the import to the removal",
+            "test_kubernetes_helm.py",
+        ),
         Suite(
             name="own-faults",
             about="plugin and runtime killed for ten minutes under a stream of pods",

@@ -44,7 +44,7 @@ IMAGE = "localhost/nriplugin"
 DEADLINE = "10m"
 KEY = "pids.max"
 WANTED = "77"
-VALUES = {
+VALUES: dict[str, Any] = {
     "image": {"repository": IMAGE, "pullPolicy": "Never"},
     "config": {
         "unifiedAnnotations": {"enabled": True, "allowed": [KEY]},
@@ -82,8 +82,8 @@ def build_image(source: Path, version: str, output: Path) -> None:
     assert prepared.returncode == 0, prepared.stderr.decode()
     built = subprocess.run(
         [
-            *(REPOSITORY / ".venv-image/bin/python", "-m", "images.main"),
-            *("--output", output, "--name", f"{IMAGE}:{version}"),
+            *(str(REPOSITORY / ".venv-image/bin/python"), "-m", "images.main"),
+            *("--output", str(output), "--name", f"{IMAGE}:{version}"),
         ],
         env={
             **os.environ,
@@ -108,9 +108,9 @@ class Release:
         """Run helm, which must end with an exit code; return all that it printed."""
         done = subprocess.run(
             [
-                *(tool("helm"), *args),
+                *(str(tool("helm")), *args),
                 *("--namespace", self.cluster.namespace),
-                *("--kubeconfig", self.cluster.plane.kubeconfig),
+                *("--kubeconfig", str(self.cluster.plane.kubeconfig)),
             ],
             capture_output=True,
             text=True,
@@ -181,6 +181,12 @@ def start(cluster: Cluster, *names: str) -> None:
     cluster.apply(*(pod(name, wanted, annotations) for name in names))
 
 
+def start_each(cluster: Cluster, *names: str) -> None:
+    """Have pods created one after the other."""
+    for name in names:
+        start(cluster, name)
+
+
 def values_of(cluster: Cluster, *names: str) -> dict[str, str]:
     """Return what the kernel holds for each pod's container, once all of them run."""
     pods = cluster.running(*names)
@@ -225,7 +231,7 @@ def test_from_the_import_to_the_removal(
     # Upgraded, while pods are created: all of them have their value in the end.
     import_image(cluster, archives, NEXT_VERSION)
     meanwhile = ("second", "third", "fourth")
-    creating = threading.Thread(target=lambda: [start(cluster, n) for n in meanwhile])
+    creating = threading.Thread(target=start_each, args=(cluster, *meanwhile))
     creating.start()
     release.apply(NEXT_VERSION)
     creating.join()
