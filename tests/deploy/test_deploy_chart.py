@@ -318,8 +318,12 @@ def test_pod_groups_are_only_read() -> None:
     """The role has no verb that changes something, and the pods get a token."""
     found = rendered({"rbac": {"podGroups": True}})
     (role,) = found.of_kind("ClusterRole").values()
-    for rule in role["rules"]:
-        assert rule["verbs"] == ["get", "list", "watch"]
+    (rule,) = role["rules"]
+    assert rule == {
+        "apiGroups": ["scheduling.volcano.sh"],
+        "resources": ["podgroups"],
+        "verbs": ["get", "list", "watch"],
+    }
     (daemonset,) = found.of_kind("DaemonSet").values()
     assert pod_of(daemonset)["automountServiceAccountToken"] is True
     (plain,) = rendered().of_kind("DaemonSet").values()
