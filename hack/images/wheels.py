@@ -31,6 +31,8 @@ SOURCES = ("nriplugin", "pyproject.toml", "README.md", "LICENSE")
 # What pip calls the processors, by Debian's names, and the newest glibc of a wheel.
 PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64"}
 GLIBC = 41
+# Wheels are zip files, which know no time before 1980.
+ZIP_BEGINS = 315_532_800
 PIP = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
 COMMAND = f"""\
 #!/{HOME}/bin/python
@@ -68,7 +70,7 @@ def build_wheel(scratch: Path, epoch: int) -> Path:
         "--wheel-dir",
         target,
         source,
-        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)},
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(max(epoch, ZIP_BEGINS))},
     )
     (wheel,) = target.glob("*.whl")
     return wheel

@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 import http.server
 import json
-import os
-import shutil
 import subprocess
 import threading
 from contextlib import contextmanager
@@ -18,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from nodes.cache import REPOSITORY
 from nodes.payload import NEXT_VERSION
+from support import images
 from support.bed import FreshNode, on_nodes
 from support.charts import CHART, tool
 from support.cluster import is_ready, wait_for
@@ -40,61 +38,17 @@ pytestmark = [
 ]
 
 NAME = "nriplugin"
-IMAGE = "localhost/nriplugin"
 DEADLINE = "10m"
 KEY = "pids.max"
 WANTED = "77"
 VALUES: dict[str, Any] = {
-    "image": {"repository": IMAGE, "pullPolicy": "Never"},
+    "image": {"repository": images.NAME, "pullPolicy": "Never"},
     "config": {
         "unifiedAnnotations": {"enabled": True, "allowed": [KEY]},
         # For containers that are created while one pod is gone and the next starts.
         "adopt": {"enabled": True},
     },
 }
-# What hack/image reads.
-SOURCES = (
-    *("hack/image", "hack/images", "hack/nodes", "deploy/image", "nriplugin"),
-    *("pyproject.toml", "README.md", "LICENSE"),
-)
-
-
-@pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the image of this version and that of a release to come."""
-    directory = tmp_path_factory.mktemp("images")
-    for version in (__version__, NEXT_VERSION):
-        build_image(directory / version, version, directory)
-    return directory
-
-
-def build_image(source: Path, version: str, output: Path) -> None:
-    """Build the image of a copy of this checkout that has another version."""
-    for name in SOURCES:
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
-        copy(REPOSITORY / name, source / name)
-    (source / "nriplugin/__init__.py").write_text(f'__version__ = "{version}"\n')
-    # The environment of hack/image is made once, for this checkout.
-    prepared = subprocess.run(
-        [REPOSITORY / "hack/image", "--help"], capture_output=True, check=False
-    )
-    assert prepared.returncode == 0, prepared.stderr.decode()
-    built = subprocess.run(
-        [
-            *(str(REPOSITORY / ".venv-image/bin/python"), "-m", "images.main"),
-            *("--output", str(output), "--name", f"{IMAGE}:{version}"),
-        ],
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{source / 'hack'}:{source}",
-            "SOURCE_DATE_EPOCH": "1700000000",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
 
 
 class Release:
@@ -159,16 +113,23 @@ def served(directory: Path) -> Iterator[int]:
         server.shutdown()
 
 
-def import_image(cluster: Cluster, archives: Path, version: str) -> None:
+def import_image(cluster: Cluster, version: str) -> None:
     """Import an archive into the node's containerd; its nriplugin runs from it."""
-    (archive,) = archives.glob(f"nriplugin-{version}-*.oci.tar")
-    with served(archives) as port:
+    file = images.archive(version)
+    with served(file.parent) as port:
         fetch = "import sys, urllib.request as r; r.urlretrieve(*sys.argv[1:])"
-        url = f"http://10.0.2.2:{port}/{archive.name}"
+        url = f"http://10.0.2.2:{port}/{file.name}"
         cluster.machine.check("python3", "-c", fetch, url, "/tmp/image.tar")
     ctr = ("ctr", "--namespace", "k8s.io")
     cluster.machine.check(*ctr, "images", "import", "/tmp/image.tar", timeout_s=600)
-    run = (*ctr, "run", "--rm", "--read-only", f"{IMAGE}:{version}", f"test-{version}")
+    run = (
+        *ctr,
+        "run",
+        "--rm",
+        "--read-only",
+        f"{images.NAME}:{version}",
+        f"test-{version}",
+    )
     told = cluster.machine.check(*run, "nriplugin", "version", timeout_s=300)
     assert told.startswith(f"nriplugin {version} ")
     assert "(upb)" in told
@@ -198,12 +159,10 @@ def eventually(look: Callable[[], Any], wanted: Any) -> None:
     wait_for(look, lambda seen: seen == wanted)
 
 
-def test_from_the_import_to_the_removal(
-    cluster: Cluster, archives: Path, tmp_path: Path
-) -> None:
+def test_from_the_import_to_the_removal(cluster: Cluster, tmp_path: Path) -> None:
     """Installed, used, scraped, upgraded, misconfigured and removed."""
     release = Release(cluster, tmp_path)
-    import_image(cluster, archives, __version__)
+    import_image(cluster, __version__)
 
     # Installed: the pod is ready, which is when it is registered with containerd.
     notes = release.apply(__version__)
@@ -229,7 +188,7 @@ def test_from_the_import_to_the_removal(
     release.helm("test", NAME, "--timeout", DEADLINE)
 
     # Upgraded, while pods are created: all of them have their value in the end.
-    import_image(cluster, archives, NEXT_VERSION)
+    import_image(cluster, NEXT_VERSION)
     meanwhile = ("second", "third", "fourth")
     creating = threading.Thread(target=start_each, args=(cluster, *meanwhile))
     creating.start()
