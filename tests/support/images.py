@@ -58,7 +58,7 @@ def _build(source: Path, version: str, output: Path) -> None:
     assert prepared.returncode == 0, prepared.stderr
     done = subprocess.run(
         [
-            *(str(REPOSITORY / ".venv-image/bin/python"), "-m", "images.main"),
+            *(str(REPOSITORY / ".venv-image/bin/python"), "-P", "-m", "images.main"),
             *("--output", str(output), "--name", f"{NAME}:{version}"),
         ],
         env={

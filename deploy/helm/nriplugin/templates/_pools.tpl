@@ -6,7 +6,12 @@ before it, whose nodes it leaves to them.
 {{- define "nriplugin.sets" -}}
 {{- $before := list -}}
 {{- $sets := list -}}
+{{- $names := list -}}
 {{- range .Values.pools -}}
+{{- if has .name $names -}}
+{{- fail (printf "pools: %s is there twice, expected different names" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
 {{- $config := mustMergeOverwrite (deepCopy $.Values.config) (deepCopy (default dict .config)) -}}
 {{- $sets = append $sets (dict
     "name" (printf "%s-%s" (include "nriplugin.fullname" $) .name)
