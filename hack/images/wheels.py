@@ -16,6 +16,7 @@ from email.parser import HeaderParser
 from typing import TYPE_CHECKING
 
 from nodes.cache import REPOSITORY
+from nodes.payload import SOURCES
 from nodes.shell import NodeError, run
 
 from images.debian import PYTHON
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 LOCK = REPOSITORY / "deploy/image/requirements.txt"
 HOME = "opt/nriplugin"
 EXTRAS = "[cri,grpc,metrics]"
-SOURCES = ("nriplugin", "pyproject.toml", "README.md", "LICENSE")
 # What pip calls the processors, by Debian's names, and the newest glibc of a wheel.
 PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64"}
 GLIBC = 41

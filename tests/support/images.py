@@ -8,16 +8,14 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from nodes.cache import REPOSITORY, built, digest
+from nodes.payload import SOURCES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "localhost/nriplugin"
 # What hack/image reads.
-SOURCES = (
-    *("hack/image", "hack/images", "hack/nodes", "deploy/image", "nriplugin"),
-    *("pyproject.toml", "README.md", "LICENSE"),
-)
+INPUTS = ("hack/image", "hack/images", "hack/nodes", "deploy/image", *SOURCES)
 EPOCH = 1_700_000_000
 
 
@@ -31,7 +29,7 @@ def archive(version: str) -> Path:
         _build(directory / "source", version, directory)
         shutil.rmtree(directory / "source")
 
-    key = digest(version, EPOCH, *(REPOSITORY / name for name in SOURCES))
+    key = digest(version, EPOCH, *(REPOSITORY / name for name in INPUTS))
     kind = f"image-{version}"
     directory = built(kind, key, f"{kind}: building (about a minute)", build)
     (found,) = directory.glob("*.oci.tar")
@@ -40,7 +38,7 @@ def archive(version: str) -> Path:
 
 def _build(source: Path, version: str, output: Path) -> None:
     """Run hack/image on a copy of this checkout that has the version."""
-    for name in SOURCES:
+    for name in INPUTS:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         if (REPOSITORY / name).is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
