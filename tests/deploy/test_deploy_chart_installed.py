@@ -99,16 +99,10 @@ def eventually(look: Callable[[], Any], wanted: object) -> None:
 
 
 def test_each_node_gets_one_pod(plane: ControlPlane) -> None:
-    """Installed, relabelled, upgraded to fewer pools, rolled back and uninstalled."""
+    """Installed, upgraded to fewer pools, rolled back and uninstalled."""
     values = CHART / "ci/pools-values.yaml"
     wanted = {name: [daemonset] for name, (_, daemonset) in NODES.items()}
     install(plane, "install", "nriplugin", CHART, "--values", values)
-    eventually(lambda: placed(plane), wanted)
-
-    # A node goes to another pool, and its pod with it.
-    plane.kubectl("label", "node", "plain", f"{DISK}=ssd")
-    eventually(lambda: placed(plane), {**wanted, "plain": ["nriplugin-ssd"]})
-    plane.kubectl("label", "node", "plain", f"{DISK}-")
     eventually(lambda: placed(plane), wanted)
 
     # Nodes of no pool are given up, and taken again.
