@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nodes.control_plane import ControlPlane
 
 # The control plane is built when it is needed first.
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 PATIENCE_S = 120
 NAMESPACE = "nodes"
 # What each node is labelled with, and the DaemonSet that it gets by pools-values.yaml.
