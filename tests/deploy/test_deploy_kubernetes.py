@@ -129,7 +129,7 @@ def test_two_are_never_on_one_node(daemonset: Any) -> None:
     """Two plugins would set the same keys, and the runtime would fail containers."""
     strategy = daemonset["spec"]["updateStrategy"]
     assert strategy["type"] == "RollingUpdate"
-    assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": "10%"}
 
 
 def test_it_is_on_every_node_and_stays_there(daemonset: Any) -> None:
