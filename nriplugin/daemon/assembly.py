@@ -96,8 +96,6 @@ def _lifecycle_on(
     unwritable = ""
     if read_only:
         unwritable = "--read-only was given"
-    elif facts.cgroup_version != 2:
-        unwritable = f"this node has cgroup v{facts.cgroup_version}"
     elif not facts.writable:
         unwritable = f"{node.cgroup_root} cannot be written by this process"
     may_write = not unwritable

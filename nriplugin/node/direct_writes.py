@@ -52,6 +52,8 @@ _TYPES = {
     "memory.max": Type.MEMORY_LIMIT,
 }
 _BURST = "cpu.max.burst"
+# A burst -> the file whose first number is the quota, on cgroup v2 and v1.
+_QUOTA_OF_BURST = {_BURST: "cpu.max", "cpu.cfs_burst_us": "cpu.cfs_quota_us"}
 
 
 class DirectWriter:
@@ -255,9 +257,10 @@ class DirectWriter:
         claims = self.claims.in_pod(pod, write.file)
         others = sum_below(self.tree, pod, write.file, container, claims)
         total = int(write.value) + others
-        if write.file == _BURST:
-            quota, _, _ = (held(self.tree, pod, "cpu.max") or "max").partition(" ")
-            if not quota.isdecimal():
+        quota_file = _QUOTA_OF_BURST.get(write.file)
+        if quota_file is not None:
+            quota, _, _ = (held(self.tree, pod, quota_file) or "max").partition(" ")
+            if not quota.isdecimal():  # "max", and on cgroup v1 "-1"
                 return  # a pod without a quota is never throttled, so it needs no burst
             total = min(total, int(quota))
         yield from updates_of(write.file, str(total), pod)
@@ -290,7 +293,8 @@ class DirectWriter:
             has = held(self.tree, parent, file) or ""
             needs += sum_below(self.tree, parent, file, child, claims)
             if has.isdecimal():
-                original = self._executor.original(f"{parent}/{file}", has) or has
+                path = self.tree.file_path(parent, file)
+                original = self._executor.original(path, has) or has
                 kept = max(needs, int(original)) if original.isdecimal() else int(has)
                 if kept < int(has):
                     yield from updates_of(file, str(kept), parent)
@@ -308,7 +312,7 @@ def _is_container(cgroup: str, pod: str) -> bool:
 
 
 def updates_of(file: str, value: str, cgroup: str) -> Iterator[Update]:
-    """Return the updates that set a v2 file; cpu.max takes two, quota and period."""
+    """Return the updates that set a file; cpu.max takes two, quota and period."""
     if file == "cpu.max":
         quota, _, period = value.partition(" ")
         yield Update(Type.CPU_QUOTA, cgroup, quota, origin=ORIGIN)

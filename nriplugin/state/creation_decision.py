@@ -37,7 +37,9 @@ def decide_creation(
     files, resources = decision.expected(), container.resources
     others = others_files(resources.unified, decision.files) or NO_FILES
     managed = Managed(files, others, numbers_of(resources))
-    response = None if render is None else render(decision, managed)
+    # A runtime on cgroup v1 gets the empty answer.
+    silent = render is None or plan.facts.direct_only
+    response = None if silent else render(decision, managed)
     protects = not PROTECTION.isdisjoint(files)
     shown = decision.shadow
     shadow = NO_FILES if shown is None else shown.expected()

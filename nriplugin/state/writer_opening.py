@@ -53,6 +53,11 @@ class WriterOpening:
         self._opening = threading.Lock()
         self.problem = ""  # why the writer could not be created
 
+    @property
+    def allowed(self) -> bool:
+        """Whether this process may write to cgroups at all."""
+        return self._create is not None
+
     def open(self) -> None:
         """Open direct writes, unless that is done or not allowed."""
         if self._create is None:
@@ -80,7 +85,8 @@ class WriterOpening:
         numbers_only = Plan(config.engine).numbers_only
         # Under systemd, crun needs a direct write for a weight that its own curve would
         # not give. Which pods run under crun is not known yet.
-        systemd = self._plans.now.facts.driver == SYSTEMD
+        facts = self._plans.now.facts
+        systemd = facts.driver == SYSTEMD and not facts.direct_only
         other_weight = systemd and config.engine.curve is not None
         if (
             not numbers_only

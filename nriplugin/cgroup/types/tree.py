@@ -46,6 +46,23 @@ class Tree:
         """
         return self.registry.get(type).path(cgroup)
 
+    def file_path(self, cgroup: str, file: str) -> str:
+        """Return the path of a cgroup's file, given by its own name.
+
+        On v1 a file is in the hierarchy of the controller that its name begins with.
+        """
+        if self.version == 1:
+            return f"/{file.partition('.')[0]}{cgroup}/{file}"
+        return f"{cgroup}/{file}"
+
+    def exists(self, cgroup: str) -> bool:
+        """Whether there is a cgroup.
+
+        Raises:
+            CgroupError: that cannot be found out.
+        """
+        return self.files.exists(self._directory(cgroup))
+
     def supported(self, type: str, cgroup: str) -> Support:
         """Say whether this kernel has the file; the answer is remembered per type.
 
@@ -95,8 +112,11 @@ class Tree:
 
     def children(self, cgroup: str) -> list[str]:
         """Return the names of the cgroups directly below a cgroup, sorted."""
+        return self.files.children(self._directory(cgroup))
+
+    def _directory(self, cgroup: str) -> str:
         # On v1 every hierarchy has the kubelet's cgroups; every node has that of cpu.
-        return self.files.children(f"/cpu{cgroup}" if self.version == 1 else cgroup)
+        return f"/cpu{cgroup}" if self.version == 1 else cgroup
 
     def _look(self, resource: Resource, cgroup: str) -> tuple[Support, bool]:
         """Return the answer, and whether it holds for every cgroup of this kernel."""

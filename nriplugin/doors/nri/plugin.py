@@ -43,7 +43,7 @@ from nriplugin.nri.releases import release_of
 from nriplugin.state.corrections import Correction
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_FILES, ContainerEntry, PodEntry
-from nriplugin.state.lifecycle import NO_POD, after_update
+from nriplugin.state.lifecycle import NO_POD, after_update, log_direct_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,10 +136,9 @@ class NodePlugin(Plugin):
         self.lifecycle.learn_runtime(name, version)
         _log.info("registered with %s %s", name, version)
         facts = self.plan.facts
-        if facts.cgroup_version != 2:
-            number, evidence = facts.cgroup_version, facts.cgroup_evidence
-            _log.warning("inactive: cgroup v%d (%s)", number, evidence)
-        elif self._unreadable_because:
+        if facts.direct_only:
+            log_direct_only(self.lifecycle)
+        if self._unreadable_because:
             _log.warning("cgroups cannot be read: %s", self._unreadable_because)
 
     def synchronize(  # type: ignore[override] # the view declared above
@@ -151,8 +150,7 @@ class NodePlugin(Plugin):
         lifecycle.pending.keep_only({container.id for container in containers})
         plan = self.plan
         if plan.silent:
-            if plan.facts.cgroup_version == 2:
-                self._adoption.list_silently(pods, containers)
+            self._adoption.list_silently(pods, containers)
             lifecycle.connected(missed=0)
             return None
         return self._adoption.synchronize(pods, containers)
@@ -173,7 +171,7 @@ class NodePlugin(Plugin):
         lifecycle = self.lifecycle
         plan = lifecycle.plans.now
         if plan.inactive:
-            if plan.silent and plan.facts.cgroup_version == 2:
+            if plan.silent:
                 self._adoption.silence.add_new(request)
             return None
         message = request.container
@@ -215,8 +213,7 @@ class NodePlugin(Plugin):
         """Answer with cgroup v2 files, for the runtime to merge into the request."""
         lifecycle, plan = self.lifecycle, self.plan
         if plan.silent:
-            if plan.facts.cgroup_version == 2:
-                self._adoption.silence.note_update(request)
+            self._adoption.silence.note_update(request)
             return None
         message = request.container
         noted = lifecycle.inventory.get(message.id)
