@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal.journal import Journal
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.engine.model import NodeFacts
+    from nriplugin.node.ownership_records import OwnershipRecords
 
     Job = Callable[[], None]
 
@@ -130,6 +131,7 @@ class Node:
         facts: NodeFacts = FACTS,
         kernel: Kernel | None = None,
         journal: Journal | None = None,
+        records: OwnershipRecords | None = None,
     ) -> None:
         self.kernel = Kernel(2) if kernel is None else kernel
         tree = self.kernel.tree
@@ -137,11 +139,16 @@ class Node:
 
         def open_writer() -> DirectWriter:
             self.opened += 1
-            return DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0.0))
+            executor = Executor(tree, journal=journal, refresh_s=0.0)
+            return DirectWriter(tree, executor, journal)
 
         self.background = ByHand()
         self.plugin = plugin_on(
-            facts, tree, background=self.background, open_writer=open_writer
+            facts,
+            tree,
+            background=self.background,
+            open_writer=open_writer,
+            records=records,
         )
         self.now = 0.0
         self.plugin.lifecycle.verifier.clock = lambda: self.now
