@@ -16,6 +16,7 @@ from msgspec import UNSET
 from nriplugin.config.file import (
     AdoptSection,
     CheckpointSection,
+    DirectWritesSection,
     RepairSection,
     VerifySection,
     file_type,
@@ -44,6 +45,7 @@ class Config(NamedTuple):
     repair: RepairSection = RepairSection()
     verify: VerifySection = VerifySection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
+    direct_writes: DirectWritesSection = DirectWritesSection()
 
     @property
     def checkpoint_path(self) -> str | None:
@@ -156,6 +158,7 @@ def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
         repair=file.repair,
         verify=file.verify,
         kubelet_checkpoint=file.kubelet_checkpoint,
+        direct_writes=file.direct_writes,
     )
     enforces = [rule for rule in rules if not rule.settings.shadow]
     return config.in_shadow() if base.shadow and not enforces else config

@@ -102,9 +102,13 @@ def _lifecycle_on(
 
     def open_writer() -> DirectWriter:
         # Imported only here: most nodes need no direct writes, and so no journal.
+        from nriplugin.daemon.write_thread import WriteThread
         from nriplugin.node.direct_writes import DirectWriter
 
-        return DirectWriter.of(node, tree, directory)
+        writer = DirectWriter.of(node, tree, directory, queued=True)
+        if writer.queue is not None:
+            writer.end_queue = WriteThread(writer.queue).end
+        return writer
 
     # If another process has left a journal, its direct writes may have to be taken
     # back, so the writer is opened under any configuration. The process that serves

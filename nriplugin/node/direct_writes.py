@@ -33,7 +33,7 @@ from nriplugin.node.protection import FILES, above, sum_below
 from nriplugin.node.state_directory import state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import Self
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal.restore import Finding
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.cgroup.writing.queue import UpdateQueue
     from nriplugin.cgroup.writing.updates import Outcome, Writer
     from nriplugin.engine.decision import Write
 
@@ -65,15 +66,20 @@ class DirectWriter:
         executor: Executor,
         journal: Journal | None = None,
         systemd: Writer | None = None,
+        queue: UpdateQueue | None = None,
     ) -> None:
         """Write through an executor of that tree; `close` also closes the journal.
 
-        `systemd` is the executor's writer, if it has one.
+        `systemd` is the executor's writer, if it has one. `queue` takes what is given
+        to `submit`, for another thread to write; without it, `submit` writes at once.
         """
         self.tree = tree
         self._executor = executor
         self._journal = journal
         self._systemd = systemd
+        self.queue = queue
+        # Ends the thread that writes the queue; returns whether it has ended.
+        self.end_queue: Callable[[], bool] = lambda: True
         self.claims = Claims()
         # How many writes there were, by the file's name and the outcome's status. Two
         # threads that write at the same time may lose a count.
@@ -82,24 +88,108 @@ class DirectWriter:
             add_raw(tree, file)
 
     @classmethod
-    def of(cls, node: DetectedNode, tree: Tree, state_dir: str | None = None) -> Self:
+    def of(
+        cls,
+        node: DetectedNode,
+        tree: Tree,
+        state_dir: str | None = None,
+        *,
+        queued: bool = False,
+    ) -> Self:
         """Return a writer for a node, with the journal in its state directory.
+
+        `queued` is whether another thread writes what is given to `submit`.
 
         Raises:
             JournalError: the journal cannot be opened.
         """
         directory = state_directory(node, state_dir)
         journal = None if directory is None else open_journal(directory)
-        # refresh_s=0: the executor reads each file before it skips a write as done,
-        # because runtimes and kubelet write to the same files.
         systemd = node.writer()
-        executor = Executor(tree, journal=journal, writer=systemd, refresh_s=0.0)
-        return cls(tree, executor, journal, systemd)
+        executor = Executor(tree, journal=journal, writer=systemd)
+        queue = None
+        if queued:
+            # Late: the hook has no thread that could write a queue.
+            from nriplugin.cgroup.writing.queue import UpdateQueue
+
+            queue = UpdateQueue(executor)
+        return cls(tree, executor, journal, systemd, queue)
 
     def close(self) -> None:
-        """Close the journal; the tree is the caller's."""
-        if self._journal is not None:
+        """End the queue and close the journal; the tree is the caller's.
+
+        If the thread that writes the queue does not end, the journal stays open: the
+        thread may be using it.
+        """
+        if self.end_queue() and self._journal is not None:
             self._journal.close()
+
+    @property
+    def refresh_s(self) -> float:
+        """For how long a submitted value counts without looking at its file."""
+        return self._executor.refresh_s
+
+    @refresh_s.setter
+    def refresh_s(self, seconds: float) -> None:
+        if seconds != self._executor.refresh_s:
+            self._executor.refresh_s = seconds
+
+    def submit(
+        self,
+        files: Mapping[str, str],
+        cgroup: str,
+        *,
+        allowed: Callable[[], bool],
+        done: Callable[[list[Outcome]], None],
+    ) -> bool:
+        """Have files of a container written without waiting for them.
+
+        A value that was written less than `refresh_s` ago is not written again, unless
+        `note_changes` has said that another program has replaced it.
+
+        Args:
+            files: the files and their values.
+            cgroup: the container's cgroup.
+            allowed: asked under the executor's lock just before the write.
+            done: called once with the outcomes of all files, on the thread that writes.
+
+        Returns:
+            Whether they were accepted: the cgroup is a container's, and the queue has
+            room. If not, `done` is not called.
+        """
+        if _level(cgroup) != "container":
+            return False
+        updates = {
+            update.key: update
+            for file, value in files.items()
+            for update in self._for_container(file, value, cgroup)
+        }
+        if not updates:
+            return False
+        if self.queue is None:
+            with self._executor.exclusive():
+                if not allowed():
+                    return False
+                outcomes = self._executor.update_batch(updates.values())
+            self._count(outcomes)
+            done(outcomes)
+            return True
+        outcomes = []
+        left = iter(range(len(updates) - 1, -1, -1))
+
+        def collect(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            self._count([outcome])
+            if next(left) == 0:
+                done(outcomes)
+
+        return self.queue.submit(updates.values(), allowed=allowed, done=collect)
+
+    def note_changes(self, files: Iterable[str], cgroup: str) -> None:
+        """Take note that files of a container hold other values than were written."""
+        for file in files:
+            for update in self._for_container(file, "", cgroup):
+                self._executor.note_change(self._executor.path_of(update))
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the journal's lock, so that no other writer gets between two calls."""
@@ -231,11 +321,18 @@ class DirectWriter:
         return self._write(updates)
 
     def _write(self, updates: Sequence[Update]) -> list[Outcome]:
-        """Write, and count the outcome of every file."""
-        outcomes = self._executor.update_batch(updates) if updates else []
+        """Write, and count the outcome of every file.
+
+        Each file is read before a write is skipped as done, because runtimes and
+        kubelet write to the same files.
+        """
+        outcomes = self._executor.update_batch(updates, fresh=True) if updates else []
+        self._count(outcomes)
+        return outcomes
+
+    def _count(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
             self.counts[outcome.path.rpartition("/")[2], outcome.status.value] += 1
-        return outcomes
 
     def _for_container(self, file: str, value: str, cgroup: str) -> Iterator[Update]:
         """Set a container's file; a burst also in crun's inner cgroup.

@@ -194,6 +194,7 @@ class Lifecycle:
         """
         config = self.effective(config)
         with self._applying:
+            self.writer_opening.refresh_s = config.direct_writes.refresh_seconds
             self.writer_opening.open_for(config)
             self.plans.apply(config.engine)
             self.config = config

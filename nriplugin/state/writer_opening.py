@@ -11,6 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from nriplugin.cgroup.writing.updates import REFRESH_S
 from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import NRIPluginError
 from nriplugin.state.plan import Plan
@@ -52,6 +53,18 @@ class WriterOpening:
         self._written_before = written_before
         self._opening = threading.Lock()
         self.problem = ""  # why the writer could not be created
+        self._refresh_s: float = REFRESH_S
+
+    @property
+    def refresh_s(self) -> float:
+        """For how long the writer takes a submitted value as held (directWrites)."""
+        return self._refresh_s
+
+    @refresh_s.setter
+    def refresh_s(self, seconds: float) -> None:
+        self._refresh_s = seconds
+        if self._pending.writer is not None:
+            self._pending.writer.refresh_s = seconds
 
     @property
     def allowed(self) -> bool:
@@ -67,7 +80,9 @@ class WriterOpening:
             if self._pending.writer is not None:
                 return
             try:
-                self._pending.writer = self._create()
+                writer = self._create()
+                writer.refresh_s = self._refresh_s
+                self._pending.writer = writer
             except NRIPluginError as exc:
                 self.problem = str(exc)
                 _log.warning("direct writes are off: %s", exc)

@@ -6,25 +6,15 @@ node's cgroup version, so that the same call reads or sets the same thing on v1 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from nriplugin.cgroup.types.registry import Registry
+from nriplugin.cgroup.types.registry import Registry, Support
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.types.contents import Given
     from nriplugin.cgroup.types.registry import Resource
-
-
-class Support(NamedTuple):
-    """Whether a kernel has a file, and what that was concluded from."""
-
-    supported: bool
-    reason: str
-
-    def __bool__(self) -> bool:
-        return self.supported
 
 
 class Tree:
@@ -71,8 +61,12 @@ class Tree:
         """
         known = self._support.get(type)
         if known is None:
-            resource = self.registry.get(type)
-            known, lasting = self._look(resource, cgroup)
+            resource, lasting = self.registry.get(type), True
+            check = self.registry.support_check(type)
+            if check is not None:
+                known = check(self.files)
+            else:
+                known, lasting = self._look(resource, cgroup)
             if lasting:
                 self._support[type] = known
         return known
