@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Job = Callable[[], None]
 
 FACTS = NODE._replace(writable=False)
+LOOKS = 5
 
 
 class ByHand:
@@ -115,7 +116,7 @@ def repair_all(plugin: NodePlugin) -> None:
     verifier = plugin.lifecycle.verifier
     verifier.repairs.enabled = True
     verifier.compare_all_soon()
-    for _ in range(3):  # at the first, containers that have just changed wait
+    for _ in range(LOOKS):
         verifier.look()
 
 
@@ -154,13 +155,14 @@ class Node:
         self.plugin.lifecycle.verifier.clock = lambda: self.now
         configure(self.plugin, config)
 
-    def verify(self, seconds: float = 60.0) -> None:
+    def verify(self, seconds: float = 60.0, looks: int = LOOKS) -> None:
         """Let time pass, and have the files of all containers compared.
 
-        Three looks are enough: at the first, containers that have just changed wait.
+        At the first look containers that have just changed wait, and the results of
+        repairs are seen two looks after these.
         """
         self.now += seconds
-        for _ in range(3):
+        for _ in range(looks):
             look = self.background.periodic["verify"]
             if look is not None:
                 look()
