@@ -43,5 +43,7 @@ class WriteThread:
         self._thread.join(limit_s)
         ended = not self._thread.is_alive()
         if not ended:
-            _log.warning("a direct write does not end; %d others wait", len(self._queue))
+            _log.warning(
+                "a direct write does not end; %d others wait", len(self._queue)
+            )
         return ended

@@ -38,8 +38,9 @@ def decide_creation(
     others = others_files(resources.unified, decision.files) or NO_FILES
     managed = Managed(files, others, numbers_of(resources))
     # A runtime on cgroup v1 gets the empty answer.
-    silent = render is None or plan.facts.direct_only
-    response = None if silent else render(decision, managed)
+    response = None
+    if render is not None and not plan.facts.direct_only:
+        response = render(decision, managed)
     protects = not PROTECTION.isdisjoint(files)
     shown = decision.shadow
     shadow = NO_FILES if shown is None else shown.expected()

@@ -115,9 +115,7 @@ class RepairBackoff:
                 attempts.count += 1
                 attempts.at = now
 
-    def take_open(
-        self, container_id: str, files: Iterable[str]
-    ) -> dict[str, Attempt]:
+    def take_open(self, container_id: str, files: Iterable[str]) -> dict[str, Attempt]:
         """Return the attempts whose result was not known; each is returned once.
 
         The caller has compared the files meanwhile, and knows what became of them.

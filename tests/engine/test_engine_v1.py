@@ -15,7 +15,6 @@ from nriplugin.engine.handlers.cpu_burst import CPUBurstSettings
 from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings
 from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.handlers.memory_qos_level import MemoryQoSLevelSettings
-from nriplugin.engine.model import NodeFacts
 from nriplugin.engine.qos_level import QoSLevel
 from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig
 
@@ -225,7 +224,7 @@ def test_no_decision_leaves_through_the_door(
     writable: bool,
 ) -> None:
     """Whatever is on, only files of cgroup v1 are written, and only directly."""
-    facts: NodeFacts = V1._replace(files=files, writable=writable)
+    facts = V1._replace(files=files, writable=writable)
     pod = POD._replace(annotations=annotations)
     app = APP._replace(resources=TYPICAL._replace(quota_us=quota_us), ours=ours)
     chosen = EngineConfig(base=EVERYTHING_ON)

@@ -295,7 +295,11 @@ def test_submitted_files_wait_for_the_queue() -> None:
     first = submitting(writer, "58")
     last = submitting(writer, "59")
     no = {"allowed": lambda: True, "done": first.extend}
-    for files, cgroup in (({"pids.max": "7"}, CONTAINER), ({"pids.max": "7"}, POD), ({}, CONTAINER)):
+    for files, cgroup in (
+        ({"pids.max": "7"}, CONTAINER),
+        ({"pids.max": "7"}, POD),
+        ({}, CONTAINER),
+    ):
         assert not writer.submit(files, cgroup, **no)  # type: ignore[arg-type] # both fit
     assert kernel.writes == []
     assert queue.write_next()

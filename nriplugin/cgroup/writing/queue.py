@@ -1,7 +1,7 @@
 """`UpdateQueue`: updates that a thread of their own writes, merged by file.
 
 A write may block for long: a lower memory limit for as long as the kernel reclaims, a
-unit's property for as long as systemd takes. `submit` never waits for a file. The rules:
+unit's property for as long as systemd takes. `submit` never waits for a file.
 
 * Every update that is accepted gets exactly one outcome, through `done`.
 * Of several values of one file that wait, only the last is written, in the place of the

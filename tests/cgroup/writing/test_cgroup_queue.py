@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.harness import PATIENCE_S, wait_until
 from support.trees import CONTAINER, POD, QOS
 
-from nriplugin.cgroup.types.registry import Type
+from nriplugin.cgroup.types.registry import Support, Type
 from nriplugin.cgroup.writing.executor import Executor
 from nriplugin.cgroup.writing.queue import UpdateQueue
 from nriplugin.cgroup.writing.updates import Outcome, Status, Update
@@ -85,7 +85,9 @@ def test_levels_stay_levels() -> None:
         kernel.files[f"{cgroup}/cpuset.cpus"] = cpus
     queue = queue_on(kernel)
     levels = [[Update(Type.CPUSET_CPUS, one, "4-5")] for one in BRANCH]
-    assert queue.submit_leveled(levels[:2] + [[Update(Type.CPUSET_CPUS, CONTAINER, "1")]])
+    assert queue.submit_leveled(
+        [*levels[:2], [Update(Type.CPUSET_CPUS, CONTAINER, "1")]]
+    )
     assert queue.submit_leveled([[], [], levels[2]])
     assert queue.write_next()
     assert not queue.write_next()  # the second has found its place in the first
@@ -135,7 +137,7 @@ def test_errors_are_counted_and_stop_nothing() -> None:
     kernel = Kernel()
     kernel.files[f"{CONTAINER}/cpu.idle"] = "1"  # then the kernel takes no weight
     queue = queue_on(kernel)
-    queue.submit([weight(1)], done=lambda outcome: None if outcome.ok else 1 / 0)  # type: ignore[func-returns-value,arg-type]
+    queue.submit([weight(1)], done=lambda outcome: None if outcome.ok else 1 / 0)  # type: ignore[arg-type]
     queue.submit([weight(2, f"{POD}/gone")])
     queue.submit([weight(3, POD)])
     work(queue)
@@ -263,9 +265,7 @@ def test_a_type_may_be_written_in_a_way_of_its_own() -> None:
 
 
 def test_support_may_be_found_out_in_a_way_of_its_own() -> None:
-    """It is asked once, and a type that is not supported is neither read nor written."""
-    from nriplugin.cgroup.types.registry import Support
-
+    """It is asked once, and files of such a type are neither read nor written."""
     kernel = Kernel()
     tree = kernel.tree
     asked: list[object] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from doors.cri.fakes import Client, FakeRuntime, rpc, serving
 from support.harness import wait_until
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 BURST = "cpu.cfs_burst_us"
 HALF = "cpuBurst: {enabled: true, percent: 50}"
-NUMBERS = {"cpu_shares": 512, "cpu_quota": 100_000, "cpu_period": 100_000}
+NUMBERS: dict[str, Any] = {
+    "cpu_shares": 512,
+    "cpu_quota": 100_000,
+    "cpu_period": 100_000,
+}
 
 
 class NodeV1:
@@ -109,9 +113,7 @@ def test_a_burst_is_written_and_put_back(
     assert (node.read(POD), node.read(cgroup)) == ("0", "0")
 
 
-def lower_quota(
-    node: NodeV1, kubelet: Client, container_id: str, cgroup: str
-) -> None:
+def lower_quota(node: NodeV1, kubelet: Client, container_id: str, cgroup: str) -> None:
     """Resize the container to a quota that is below its burst."""
     kubelet.update(container_id, cpu_quota=20_000, cpu_period=100_000)
     assert (node.read(cgroup), node.read(POD)) == ("10000", "10000")

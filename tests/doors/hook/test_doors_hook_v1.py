@@ -73,7 +73,9 @@ def test_levels_are_written_where_the_kernel_has_them(tmp_path: Path) -> None:
     bundle = v1(tmp_path)
     assert bundle.handle(LEVELS) == NOTHING
     files = ("cpu.qos_level", "memory.qos_level")
-    places = [f"/{file.partition('.')[0]}{at}" for file in files for at in (POD, CGROUP)]
+    places = [
+        f"/{file.partition('.')[0]}{at}" for file in files for at in (POD, CGROUP)
+    ]
     for place in places:
         bundle.write(f"{place.split('/')[1]}.qos_level", "0", place)
     assert bundle.handle(LEVELS) == NOTHING

@@ -9,14 +9,12 @@ from cgroup.kernels import Kernel
 from doors.nri.messages import (
     APP,
     FILES,
-    asking,
     container_at,
     creation,
-    existing,
     pod_at,
 )
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, Node, configure, plugin_on, repair_all
+from doors.nri.nodes import configure, plugin_on
 from support.harness import connected
 from support.trees import CONTAINER, CONTAINER_ID, POD, UID
 

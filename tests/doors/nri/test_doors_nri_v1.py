@@ -43,9 +43,7 @@ def kernel_v1() -> Kernel:
     return kernel
 
 
-def node_v1(
-    config: str = HALF, kernel: Kernel | None = None, **parts: Any
-) -> Node:
+def node_v1(config: str = HALF, kernel: Kernel | None = None, **parts: Any) -> Node:
     """Return a node with cgroup v1; `parts` are further arguments of the node."""
     return Node(config, V1, kernel or kernel_v1(), **parts)
 
