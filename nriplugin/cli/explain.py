@@ -17,7 +17,12 @@ from nriplugin.convert.curves import AUTO, Curve, curve_named
 from nriplugin.engine.decision import EXACT, RESOURCES
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
-from nriplugin.explain import DEFAULT_KUBELET, TYPICAL_NODE, explain_pods
+from nriplugin.explain import (
+    DEFAULT_KUBELET,
+    TYPICAL_NODE,
+    TYPICAL_V1_NODE,
+    explain_pods,
+)
 from nriplugin.kube.api_objects import read_node
 from nriplugin.kube.capacity import node_capacity
 from nriplugin.kube.manifests import read_manifests
@@ -85,6 +90,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "systemd)",
     )
     parser.add_argument(
+        "--cgroup-version",
+        type=int,
+        choices=[1, 2],
+        default=2,
+        help="the node's cgroup version; with 1, nriplugin does direct writes only "
+        "(default: 2)",
+    )
+    parser.add_argument(
         "--oci-runtime",
         choices=["runc", "crun"],
         help="the node's OCI runtime, for pods without a runtimeClassName (default: "
@@ -132,7 +145,7 @@ def main(args: argparse.Namespace) -> int:
         print_json([dataclasses.asdict(pod) for pod in explained], indent=2)
         return 0
     for one in explained:
-        _print_pod(one)
+        _print_pod(one, facts)
     for group in groups:
         _print_group(group)
     if skipped:
@@ -145,7 +158,8 @@ def main(args: argparse.Namespace) -> int:
 def _facts(args: argparse.Namespace, kubelet: KubeletCapacitySettings) -> NodeFacts:
     """Return the facts of the node that the options describe."""
     memory, allocatable = _memory(args, kubelet)
-    return TYPICAL_NODE._replace(
+    typical = TYPICAL_NODE if args.cgroup_version == 2 else TYPICAL_V1_NODE
+    return typical._replace(
         driver=args.driver or kubelet.driver or Driver.SYSTEMD,
         oci_runtime=args.oci_runtime,
         memory_capacity_bytes=memory,
@@ -197,14 +211,14 @@ def _documents(path: str) -> list[object]:
     return load_documents(content, path)
 
 
-def _print_pod(pod: ExplainedPod) -> None:
+def _print_pod(pod: ExplainedPod, node: NodeFacts) -> None:
     name = pod.name if pod.namespace is None else f"{pod.namespace}/{pod.name}"
     print_line(f"{pod.kind} {name}")
     facts = [
         ("QoS class", pod.qos_class),
         ("curve", f"{pod.curve} ({pod.curve_evidence})"),
         *pod.cgroups.items(),
-        ("kubelet writes", _joined(pod.pod_v2)),
+        ("kubelet writes", _joined(pod.pod_v1 if node.direct_only else pod.pod_v2)),
     ]
     if pod.path not in ("", "spec.template"):
         facts.insert(0, ("template", pod.path))
