@@ -11,6 +11,7 @@ from doors.nri.nodes import FACTS, Node, configure, plugin_on
 from support.harness import connected
 from support.trees import CONTAINER, POD
 
+from nriplugin.api import nri_pb2 as nri
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.journal.restore import Action, restore
 from nriplugin.node.ownership_records import OwnershipRecords
@@ -177,6 +178,24 @@ def test_after_a_restart_the_records_say_what_is_ours(tmp_path: Path) -> None:
     again.synchronize([container_at()])
     resize(again, 20_000)
     assert (again.file(OF_POD), again.file(OF_CONTAINER)) == ("0", "0")
+
+
+def test_what_a_new_runtime_shows_proves_nothing(tmp_path: Path) -> None:
+    """Its specification never has a value of nriplugin, so the files count."""
+    kernel, records = kernel_v1(), OwnershipRecords(str(tmp_path))
+    node = node_v1(kernel=kernel, records=records)
+    node.create()
+    node.start()
+    node.background.work()
+    config = f"{HALF}\nrepair: {{enabled: true}}"
+    again = node_v1(config, kernel=kernel, records=OwnershipRecords(str(tmp_path)))
+    again.plugin.configure(nri.ConfigureRequest(NRI_version="0.12.5"))
+    again.synchronize([container_at()])
+    (entry,) = again.plugin.lifecycle.inventory.snapshot().values()
+    assert (dict(entry.files), dict(entry.outdated)) == ({BURST: "50000"}, {})
+    kernel.files[OF_CONTAINER] = "7"
+    again.verify()
+    assert kernel.files[OF_CONTAINER] == "50000"
 
 
 def test_over_the_wire_nothing_reaches_the_runtime(
