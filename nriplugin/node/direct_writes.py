@@ -131,8 +131,7 @@ class DirectWriter:
 
     @refresh_s.setter
     def refresh_s(self, seconds: float) -> None:
-        if seconds != self._executor.refresh_s:
-            self._executor.refresh_s = seconds
+        self._executor.refresh_s = seconds
 
     def submit(
         self,
@@ -141,17 +140,19 @@ class DirectWriter:
         *,
         allowed: Callable[[], bool],
         done: Callable[[list[Outcome]], None],
+        fresh: bool = False,
     ) -> bool:
         """Have files of a container written without waiting for them.
 
-        A value that was written less than `refresh_s` ago is not written again, unless
-        `note_changes` has said that another program has replaced it.
+        A value that was submitted less than `refresh_s` ago is not written again.
 
         Args:
             files: the files and their values.
             cgroup: the container's cgroup.
             allowed: asked under the executor's lock just before the write.
             done: called once with the outcomes of all files, on the thread that writes.
+            fresh: whether other values were found in the files, so that they are
+                written however long ago that was done last.
 
         Returns:
             Whether they were accepted: the cgroup is a container's, and the queue has
@@ -170,7 +171,7 @@ class DirectWriter:
             with self._executor.exclusive():
                 if not allowed():
                     return False
-                outcomes = self._executor.update_batch(updates.values())
+                outcomes = self._executor.update_batch(updates.values(), fresh=fresh)
             self._count(outcomes)
             done(outcomes)
             return True
@@ -183,13 +184,9 @@ class DirectWriter:
             if next(left) == 0:
                 done(outcomes)
 
-        return self.queue.submit(updates.values(), allowed=allowed, done=collect)
-
-    def note_changes(self, files: Iterable[str], cgroup: str) -> None:
-        """Take note that files of a container hold other values than were written."""
-        for file in files:
-            for update in self._for_container(file, "", cgroup):
-                self._executor.note_change(self._executor.path_of(update))
+        return self.queue.submit(
+            updates.values(), allowed=allowed, done=collect, fresh=fresh
+        )
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the journal's lock, so that no other writer gets between two calls."""

@@ -190,8 +190,8 @@ class Repairs:
                     _log.info("repair: %s: %s", outcome.path, outcome.content)
             pending.to_verify.append(entry.id)
 
-        writer.note_changes(files, cgroup)
-        if writer.submit(files, cgroup, allowed=allowed, done=done):
+        # The comparison has just found other values, so the cache does not count.
+        if writer.submit(files, cgroup, allowed=allowed, done=done, fresh=True):
             return True
         ended()
         return False

@@ -244,12 +244,13 @@ def test_a_cgroup_that_is_gone_is_no_error() -> None:
     assert kernel.writes == []
 
 
-def submitting(writer: DirectWriter, value: str = "59") -> list[Outcome]:
+def submitting(writer: DirectWriter, value: str = "59", **given: bool) -> list[Outcome]:
     """Submit a weight that may be written; return the outcomes so far."""
     outcomes: list[Outcome] = []
     files = {"cpu.weight": value}
-    given = {"allowed": lambda: True, "done": outcomes.extend}
-    assert writer.submit(files, CONTAINER, **given)  # type: ignore[arg-type] # both fit
+    assert writer.submit(
+        files, CONTAINER, allowed=lambda: True, done=outcomes.extend, **given
+    )
     return outcomes
 
 
@@ -268,13 +269,12 @@ def test_a_forgotten_cgroup_is_read_again() -> None:
 
 
 def test_what_the_runtime_may_have_written_is_always_read() -> None:
-    """A cached value counts for submitted ones alone, until a change is noticed."""
+    """A cached value counts for submitted ones alone, and not for `fresh` ones."""
     kernel = kernel_with()
     tree = kernel.tree
     writer, path = DirectWriter(tree, Executor(tree)), f"{CONTAINER}/cpu.weight"
     for again in (
         lambda: writer.put({"cpu.weight": "59"}, CONTAINER),
-        lambda: writer.note_changes(["cpu.weight"], CONTAINER),
         lambda: setattr(writer, "refresh_s", 0.0),
     ):
         submitting(writer)
@@ -284,6 +284,13 @@ def test_what_the_runtime_may_have_written_is_always_read() -> None:
         again()
         submitting(writer)
         assert kernel.files[path] == "59"
+    writer.refresh_s = 60.0
+    submitting(writer)
+    kernel.files[path] = "1"
+    submitting(writer)
+    assert kernel.files[path] == "1"
+    submitting(writer, fresh=True)
+    assert kernel.files[path] == "59"
 
 
 def test_submitted_files_wait_for_the_queue() -> None:

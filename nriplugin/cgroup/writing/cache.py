@@ -48,7 +48,7 @@ class Cache:
         self, latest: dict[str, Update], cacheable: bool
     ) -> tuple[dict[str, Outcome], list[Update]]:
         """Return the outcomes of updates that are cached, and the other updates."""
-        if not cacheable:
+        if not cacheable or self.refresh_s <= 0:
             return {}, list(latest.values())
         now, values = self._clock(), self._values
         outcomes: dict[str, Outcome] = {}
@@ -122,11 +122,6 @@ class Cache:
             if self._values[key].skipped.path == path:
                 keys.discard(key)
                 del self._values[key]
-
-    def clear(self) -> None:
-        """Drop everything."""
-        self._values.clear()
-        self._keys.clear()
 
     def forget(self, cgroup: str) -> None:
         """Drop all values of a cgroup and of the cgroups below it."""

@@ -103,9 +103,7 @@ class Executor:
 
     @refresh_s.setter
     def refresh_s(self, seconds: float) -> None:
-        with self._lock:
-            self._cache.refresh_s = seconds
-            self._cache.clear()
+        self._cache.refresh_s = seconds
 
     def check(self, update: Update) -> None:
         """Refuse an update whose type is not in the registry.

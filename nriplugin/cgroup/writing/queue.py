@@ -49,6 +49,7 @@ class _Waiting(NamedTuple):
     update: Update
     allowed: Allowed | None
     done: Done | None
+    fresh: bool
 
 
 class _Batch(NamedTuple):
@@ -82,6 +83,7 @@ class UpdateQueue:
         *,
         allowed: Allowed | None = None,
         done: Done | None = None,
+        fresh: bool = False,
     ) -> bool:
         """Have updates written; return whether they were accepted.
 
@@ -90,11 +92,13 @@ class UpdateQueue:
             allowed: says, on the thread of `run`, whether they may still be written.
             done: is called once per update with its outcome: on the thread of `run`, or
                 on the one that submits a later value.
+            fresh: whether another program has written to the files, so that the
+                executor's cache does not count.
 
         Raises:
             ConfigError: a type is not in the registry; nothing is accepted.
         """
-        return self._submit([list(updates)], False, allowed, done)
+        return self._submit([updates], False, (allowed, done, fresh))
 
     def submit_leveled(
         self,
@@ -102,13 +106,14 @@ class UpdateQueue:
         *,
         allowed: Allowed | None = None,
         done: Done | None = None,
+        fresh: bool = False,
     ) -> bool:
         """Do as `submit` for a branch of the tree, given from the top down.
 
         Raises:
             ConfigError: a type is not in the registry; nothing is accepted.
         """
-        return self._submit([list(level) for level in levels], True, allowed, done)
+        return self._submit(levels, True, (allowed, done, fresh))
 
     def write_next(self) -> bool:
         """Write the batch that waits longest; return whether there was one."""
@@ -149,11 +154,11 @@ class UpdateQueue:
 
     def _submit(
         self,
-        levels: Sequence[Sequence[Update]],
+        given: Iterable[Iterable[Update]],
         leveled: bool,
-        allowed: Allowed | None,
-        done: Done | None,
+        wishes: tuple[Allowed | None, Done | None, bool],
     ) -> bool:
+        levels = [list(level) for level in given]
         for level in levels:
             for update in level:
                 self.executor.check(update)
@@ -169,7 +174,7 @@ class UpdateQueue:
                     place = self._levels.setdefault(update.key, new)
                     if update.key in place:
                         superseded.append(place[update.key])
-                    place[update.key] = _Waiting(update, allowed, done)
+                    place[update.key] = _Waiting(update, *wishes)
             if any(batch.levels):
                 self._batches.append(batch)
             self._changed.notify_all()
@@ -182,6 +187,9 @@ class UpdateQueue:
         executor = self.executor
         with executor.exclusive():
             allowed = {k for k, one in waiting.items() if _may(one)}
+            for key in allowed:
+                if waiting[key].fresh:
+                    executor.note_change(executor.path_of(waiting[key].update))
             levels = [
                 [one.update for key, one in level.items() if key in allowed]
                 for level in batch.levels

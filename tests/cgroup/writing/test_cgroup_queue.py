@@ -232,6 +232,10 @@ def test_a_cached_value_costs_nothing_until_another_program_is_noticed() -> None
     executor.note_change(path)
     assert (again() > 0, kernel.files[path]) == (True, "7")
     kernel.files[path] = "55"
+    queue.submit([weight(7)], fresh=True)
+    work(queue)
+    assert kernel.files[path] == "7"
+    kernel.files[path] = "55"
     executor.update_batch([weight(7)], fresh=True)
     assert kernel.files[path] == "7"
     kernel.files[path] = "55"
