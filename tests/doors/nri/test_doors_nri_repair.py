@@ -211,6 +211,26 @@ def test_a_slow_file_holds_up_no_comparison() -> None:
     assert node.kernel.writes == [(f"{CONTAINER}/cpu.weight", "59")]
 
 
+@pytest.mark.parametrize("happens", ["an update", "a withdrawal"])
+def test_a_repair_that_waits_too_long_is_not_done(node: Node, happens: str) -> None:
+    """What is right at its submission may be wrong when its turn comes."""
+    lifecycle = node.plugin.lifecycle
+    writer = lifecycle.pending.writer
+    assert writer is not None
+    queue = writer.queue = UpdateQueue(writer._executor)
+    node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
+    node.verify()
+    assert len(queue) == 1
+    if happens == "an update":
+        node.update(asking(limit_bytes=2 * GIB))
+    else:
+        lifecycle.withdraw()
+    assert queue.write_next()
+    assert node.kernel.writes == []
+    assert queue.counts == {Status.DROPPED: 1}
+    assert lifecycle.pending.being_written == []
+
+
 def test_a_container_without_a_cgroup_is_no_trouble(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
