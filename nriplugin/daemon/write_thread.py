@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nriplugin.cgroup.writing.queue import UpdateQueue
+    from nriplugin.cgroup.writing.queue import WriteQueue
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ END_LIMIT_S = 5.0
 class WriteThread:
     """Writes a queue until it is ended."""
 
-    def __init__(self, queue: UpdateQueue) -> None:
+    def __init__(self, queue: WriteQueue) -> None:
         """Begin to write."""
         self._queue = queue
         self._stop = threading.Event()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal.restore import Finding
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
-    from nriplugin.cgroup.writing.queue import UpdateQueue
+    from nriplugin.cgroup.writing.queue import WriteQueue
     from nriplugin.cgroup.writing.updates import Outcome, Writer
     from nriplugin.engine.decision import Write
 
@@ -66,7 +66,7 @@ class DirectWriter:
         executor: Executor,
         journal: Journal | None = None,
         systemd: Writer | None = None,
-        queue: UpdateQueue | None = None,
+        queue: WriteQueue | None = None,
     ) -> None:
         """Write through an executor of that tree; `close` also closes the journal.
 
@@ -110,9 +110,9 @@ class DirectWriter:
         queue = None
         if queued:
             # Late: the hook has no thread that could write a queue.
-            from nriplugin.cgroup.writing.queue import UpdateQueue
+            from nriplugin.cgroup.writing.queue import WriteQueue
 
-            queue = UpdateQueue(executor)
+            queue = WriteQueue(executor)
         return cls(tree, executor, journal, systemd, queue)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.cgroup.writing.queue import UpdateQueue
+from nriplugin.cgroup.writing.queue import WriteQueue
 from nriplugin.cgroup.writing.updates import Status, Update
 from nriplugin.daemon.write_thread import WriteThread
 
@@ -18,7 +18,7 @@ from nriplugin.daemon.write_thread import WriteThread
 def test_it_writes_and_ends() -> None:
     """Without waiting for anything that is not under way."""
     kernel = Kernel()
-    queue = UpdateQueue(Executor(kernel.tree))
+    queue = WriteQueue(Executor(kernel.tree))
     thread = WriteThread(queue)
     queue.submit([Update(Type.PIDS_MAX, CONTAINER, 7)])
     wait_until(lambda: kernel.writes)
@@ -37,7 +37,7 @@ def test_a_write_that_does_not_end_is_left() -> None:
             super().write(path, value)
 
     kernel = Slow()
-    queue = UpdateQueue(Executor(kernel.tree))
+    queue = WriteQueue(Executor(kernel.tree))
     thread = WriteThread(queue)
     queue.submit([Update(Type.PIDS_MAX, CONTAINER, 7)])
     assert entered.wait(PATIENCE_S)

@@ -12,7 +12,7 @@ from support.trees import CGROUPS, CONTAINER, CONTAINER_ID, POD
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.cgroup.writing.queue import UpdateQueue
+from nriplugin.cgroup.writing.queue import WriteQueue
 from nriplugin.cgroup.writing.updates import Outcome, Status
 from nriplugin.convert.validate import check
 from nriplugin.engine.allowed_files import ALLOWABLE, check_raw
@@ -297,7 +297,7 @@ def test_submitted_files_wait_for_the_queue() -> None:
     """`done` gets the outcomes of all files at once, and each is counted."""
     kernel = kernel_with()
     executor = Executor(kernel.tree)
-    queue = UpdateQueue(executor, limit=1)
+    queue = WriteQueue(executor, limit=1)
     writer = DirectWriter(kernel.tree, executor, queue=queue)
     first = submitting(writer, "58")
     last = submitting(writer, "59")

@@ -16,7 +16,7 @@ An executor may be used by several threads. One lock is held for the whole of a 
 so that two leveled updates never interleave. A caller whose values depend on files that
 it reads holds the same lock over reading and writing: `with executor.exclusive():`. A
 write to a memory limit may block for as long as the kernel reclaims, so a thread that
-must not wait hands its updates to an `UpdateQueue`. Executors of other processes are
+must not wait hands its updates to an `WriteQueue`. Executors of other processes are
 excluded by the journal that they share.
 """
 

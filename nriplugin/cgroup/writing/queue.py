@@ -1,4 +1,4 @@
-"""`UpdateQueue`: updates that a thread of their own writes, merged by file.
+"""`WriteQueue`: updates that a thread of their own writes, merged by file.
 
 A write may block for long: a lower memory limit for as long as the kernel reclaims, a
 unit's property for as long as systemd takes. `submit` never waits for a file.
@@ -59,7 +59,7 @@ class _Batch(NamedTuple):
     leveled: bool
 
 
-class UpdateQueue:
+class WriteQueue:
     """Updates that wait for the thread that calls `run`. Any thread may submit."""
 
     def __init__(self, executor: Executor, *, limit: int = LIMIT) -> None:

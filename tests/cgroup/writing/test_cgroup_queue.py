@@ -1,4 +1,4 @@
-"""`UpdateQueue`: what is submitted is written by another thread, merged by file."""
+"""`WriteQueue`: what is submitted is written by another thread, merged by file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.trees import CONTAINER, POD, QOS
 
 from nriplugin.cgroup.types.registry import Support, Type
 from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.cgroup.writing.queue import UpdateQueue
+from nriplugin.cgroup.writing.queue import WriteQueue
 from nriplugin.cgroup.writing.updates import Outcome, Status, Update
 from nriplugin.errors import CgroupError, ConfigError
 
@@ -28,15 +28,15 @@ BRANCH = (QOS, POD, CONTAINER)
 TYPES = (Type.CPU_QUOTA, Type.CPU_WEIGHT, Type.PIDS_MAX)
 
 
-def queue_on(kernel: Kernel, **settings: int) -> UpdateQueue:
-    return UpdateQueue(Executor(kernel.tree), **settings)
+def queue_on(kernel: Kernel, **settings: int) -> WriteQueue:
+    return WriteQueue(Executor(kernel.tree), **settings)
 
 
 def weight(value: int, cgroup: str = CONTAINER) -> Update:
     return Update(Type.CPU_WEIGHT, cgroup, value)
 
 
-def work(queue: UpdateQueue) -> None:
+def work(queue: WriteQueue) -> None:
     """Write everything that waits."""
     while queue.write_next():
         pass
@@ -216,7 +216,7 @@ def test_a_cached_value_costs_nothing_until_another_program_is_noticed() -> None
     """`note_change` is for readers of files; after `refresh_s` the file is read."""
     kernel, now = Kernel(), [0.0]
     executor = Executor(kernel.tree, refresh_s=60, clock=lambda: now[0])
-    queue = UpdateQueue(executor)
+    queue = WriteQueue(executor)
     path = f"{CONTAINER}/cpu.weight"
 
     def again() -> int:

@@ -14,7 +14,7 @@ from support.harness import PATIENCE_S, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
-from nriplugin.cgroup.writing.queue import UpdateQueue
+from nriplugin.cgroup.writing.queue import WriteQueue
 from nriplugin.cgroup.writing.updates import Status
 from nriplugin.state import pending_updates
 from nriplugin.state.repair_backoff import WAITS_S
@@ -188,7 +188,7 @@ def test_a_slow_file_holds_up_no_comparison() -> None:
         node.kernel.files[f"{CONTAINER}/{file}"] = value
     writer = node.plugin.lifecycle.pending.writer
     assert writer is not None
-    queue = writer.queue = UpdateQueue(writer._executor)
+    queue = writer.queue = WriteQueue(writer._executor)
     thread = threading.Thread(target=queue.run, args=(stop,))
     thread.start()
     try:
@@ -217,7 +217,7 @@ def test_a_repair_that_waits_too_long_is_not_done(node: Node, happens: str) -> N
     lifecycle = node.plugin.lifecycle
     writer = lifecycle.pending.writer
     assert writer is not None
-    queue = writer.queue = UpdateQueue(writer._executor)
+    queue = writer.queue = WriteQueue(writer._executor)
     node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
     node.verify()
     assert len(queue) == 1
