@@ -156,21 +156,26 @@ class Executor:
         return [outcomes[key] for key in latest]
 
     def leveled_update_batch(
-        self, levels: Sequence[Sequence[Update]], cacheable: bool = True
+        self,
+        levels: Sequence[Sequence[Update]],
+        cacheable: bool = True,
+        *,
+        fresh: bool = False,
     ) -> list[Outcome]:
         """Write a branch of the tree, given from the top down.
 
         From the top down, parents first get the merge of what they hold and what they
         are to hold; from the bottom up, every cgroup then gets its exact value (see
         leveled.py and merging.py). So no cgroup is ever too large for its parent. A
-        file that holds its value is not written, cacheable or not.
+        file that holds its value is not written, cacheable or not. `fresh` is as for
+        `update_batch`.
 
         Raises:
             ConfigError: a type is not in the registry; nothing is written.
         """
         latest = {update.key: update for level in levels for update in level}
         with self._lock:
-            outcomes, rest = self._cache.look_up(latest, cacheable)
+            outcomes, rest = self._cache.look_up(latest, cacheable and not fresh)
             if not rest:
                 return list(outcomes.values())
             asked = {update.key: update for update in rest}

@@ -239,6 +239,9 @@ def test_a_cached_value_costs_nothing_until_another_program_is_noticed() -> None
     executor.update_batch([weight(7)], fresh=True)
     assert kernel.files[path] == "7"
     kernel.files[path] = "55"
+    executor.leveled_update_batch([[], [weight(7)]], fresh=True)
+    assert kernel.files[path] == "7"
+    kernel.files[path] = "55"
     now[0] = 61.0
     assert (again() > 0, kernel.files[path]) == (True, "7")
     executor.refresh_s = 0.0
