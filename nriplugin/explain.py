@@ -52,6 +52,10 @@ TYPICAL_NODE = model.NodeFacts(
     runtime="containerd",
     writable=True,
 )
+# The same with cgroup v1, whose upstream kernels have one file that handlers set.
+TYPICAL_V1_NODE = TYPICAL_NODE._replace(
+    cgroup_version=1, files=frozenset({"cpu.cfs_burst_us"})
+)
 # The kubelet that is assumed where the user names none: one with default settings.
 DEFAULT_KUBELET = KubeletCapacitySettings()
 

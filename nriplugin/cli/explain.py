@@ -20,6 +20,7 @@ from nriplugin.errors import ConfigError
 from nriplugin.explain import (
     DEFAULT_KUBELET,
     TYPICAL_NODE,
+    TYPICAL_V1_NODE,
     explain_pods,
     explained_document,
 )
@@ -80,6 +81,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "systemd)",
     )
     parser.add_argument(
+        "--cgroup-version",
+        type=int,
+        choices=[1, 2],
+        default=2,
+        help="the node's cgroup version; with 1, nriplugin does direct writes only "
+        "(default: 2)",
+    )
+    parser.add_argument(
         "--oci-runtime",
         choices=["runc", "crun"],
         help="the node's OCI runtime, for pods without a runtimeClassName (default: "
@@ -138,7 +147,7 @@ def main(args: argparse.Namespace) -> int:
         return 0
     page = table_page()
     for one in explained:
-        draw_pod(page, one, details=args.details)
+        draw_pod(page, one, v1=facts.direct_only, details=args.details)
     for group in groups:
         draw_group(page, group)
     if skipped:
@@ -166,7 +175,8 @@ def _write_page(explained: list[ExplainedPod], path: str) -> None:
 def _facts(args: argparse.Namespace, kubelet: KubeletCapacitySettings) -> NodeFacts:
     """Return the facts of the node that the options describe."""
     memory, allocatable = _memory(args, kubelet)
-    return TYPICAL_NODE._replace(
+    typical = TYPICAL_NODE if args.cgroup_version == 2 else TYPICAL_V1_NODE
+    return typical._replace(
         driver=args.driver or kubelet.driver or Driver.SYSTEMD,
         oci_runtime=args.oci_runtime,
         memory_capacity_bytes=memory,

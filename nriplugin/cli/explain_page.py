@@ -34,8 +34,8 @@ _CGROUPS = {
 }
 
 
-def draw_pod(page: Page, pod: ExplainedPod, *, details: bool) -> None:
-    """Add a pod with all of its containers to a page."""
+def draw_pod(page: Page, pod: ExplainedPod, *, v1: bool, details: bool) -> None:
+    """Add a pod with all of its containers to a page, of a node with v1 or v2."""
     facts = [pod.qos_class]
     if pod.replicas is not None:
         facts.append(f"{pod.replicas} replica{'s'[: pod.replicas != 1]}")
@@ -49,7 +49,7 @@ def draw_pod(page: Page, pod: ExplainedPod, *, details: bool) -> None:
         rows = [
             ("curve", f"{pod.curve} ({pod.curve_evidence})"),
             *pod.cgroups.items(),
-            ("kubelet writes", joined(pod.pod_v2)),
+            ("kubelet writes", joined(pod.pod_v1 if v1 else pod.pod_v2)),
         ]
         if pod.added_annotations:
             rows.append(("annotations", joined(pod.added_annotations)))

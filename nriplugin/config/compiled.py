@@ -16,6 +16,7 @@ from msgspec import UNSET
 from nriplugin.config.file import (
     AdoptSection,
     CheckpointSection,
+    DirectWritesSection,
     PoliciesSection,
     RepairSection,
     VerifySection,
@@ -48,6 +49,7 @@ class Config(NamedTuple):
     verify: VerifySection = VerifySection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
     policies: PoliciesSection = PoliciesSection()
+    direct_writes: DirectWritesSection = DirectWritesSection()
 
     @property
     def checkpoint_path(self) -> str | None:
@@ -164,6 +166,7 @@ def _compile(
         verify=file.verify,
         kubelet_checkpoint=file.kubelet_checkpoint,
         policies=file.policies,
+        direct_writes=file.direct_writes,
     )
     enforces = [rule for rule in rules if not rule.settings.shadow]
     return config.in_shadow() if base.shadow and not enforces else config

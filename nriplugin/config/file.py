@@ -92,6 +92,12 @@ class PoliciesSection(Section, frozen=True, kw_only=True):
     interval_seconds: Annotated[int, Meta(ge=1, le=300)] = 5
 
 
+class DirectWritesSection(Section, frozen=True, kw_only=True):
+    """How direct writes are done."""
+
+    refresh_seconds: Annotated[int, Meta(ge=0, le=86_400)] = 60
+
+
 class CheckpointSection(Section, frozen=True, kw_only=True):
     """Whether memory requests are read from kubelet's checkpoint, if it is readable."""
 
@@ -116,6 +122,7 @@ class FileKeys(Section, frozen=True, kw_only=True):
     adopt: AdoptSection = AdoptSection()
     verify: VerifySection = VerifySection()
     repair: RepairSection = RepairSection()
+    direct_writes: DirectWritesSection = DirectWritesSection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
     policies: PoliciesSection = PoliciesSection()
 

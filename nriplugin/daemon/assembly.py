@@ -98,21 +98,19 @@ def _lifecycle_on(
     unwritable = ""
     if read_only:
         unwritable = "--read-only was given"
-    elif not node.writable():
+    elif not facts.writable:
         unwritable = f"{node.cgroup_root} cannot be written by this process"
     may_write = not unwritable
-    if may_write and facts.cgroup_version != 2:
-        # Only if the writer is never opened is this text shown.
-        unwritable = (
-            f"this node has cgroup v{facts.cgroup_version}, and no handler is on that "
-            "acts while containers run"
-        )
 
     def open_writer() -> DirectWriter:
         # Imported only here: most nodes need no direct writes, and so no journal.
+        from nriplugin.daemon.write_thread import WriteThread
         from nriplugin.node.direct_writes import DirectWriter
 
-        return DirectWriter.of(node, tree, directory)
+        writer = DirectWriter.of(node, tree, directory, queued=True)
+        if writer.queue is not None:
+            writer.end_queue = WriteThread(writer.queue).end
+        return writer
 
     # If another process has left a journal, its direct writes may have to be taken
     # back, so the writer is opened under any configuration. The process that serves

@@ -38,6 +38,9 @@ def changes(before: Config | None, after: Config) -> str:
     ):
         if was_section != section:
             found.append(f"{name}: {'on' if section.enabled else 'off'}")
+    if before.direct_writes != after.direct_writes:
+        seconds = after.direct_writes.refresh_seconds
+        found.append(f"directWrites: refreshSeconds {seconds}")
     if before.engine.curve != after.engine.curve:
         curve = after.engine.curve
         found.append(f"curve: {'auto' if curve is None else curve.value}")

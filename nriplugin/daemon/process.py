@@ -91,6 +91,17 @@ class DaemonProcess:
         return monotonic() - self._began
 
     @property
+    def direct_only_mode(self) -> str:
+        """Return what the daemon can do on a node with cgroup v1; empty with v2."""
+        version = self.lifecycle.plan.facts.cgroup_version
+        if version == 2:
+            return ""
+        because = self.unwritable_because or self.unreadable_because
+        if because:
+            return f"inactive: cgroup v{version}, and direct writes are off: {because}"
+        return f"direct writes only: cgroup v{version}"
+
+    @property
     def direct_writes_off_because(self) -> str:
         """Return why the daemon writes to no cgroup itself; empty if it may."""
         if self.withdrawn:

@@ -121,7 +121,9 @@ def _node_status(process: DaemonProcess) -> control.NodeStatus:
     on_because = "the configuration, the runtime or an earlier process needs them"
     return control.NodeStatus(
         cgroup_version=facts.cgroup_version,
-        cgroup_evidence=valid_text(facts.cgroup_evidence),
+        cgroup_evidence=valid_text(
+            "; ".join(filter(None, (facts.cgroup_evidence, process.direct_only_mode)))
+        ),
         driver=facts.driver or "",
         direct_writes=not off_because,
         direct_writes_because=valid_text(off_because or on_because),

@@ -184,7 +184,7 @@ class _ContainerReasons:
         if cgroup is None:
             return None, "the container's cgroup is not known"
         try:
-            return tree.files.read(f"{cgroup}/{file}").strip(), ""
+            return tree.files.read(tree.file_path(cgroup, file)).strip(), ""
         except CgroupError as exc:
             return None, str(exc)
 

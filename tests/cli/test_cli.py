@@ -161,12 +161,12 @@ def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> 
         assert child.process.wait(PATIENCE_S) == 0
 
 
-def test_run_is_inactive_on_cgroup_v1(tmp_path: Path) -> None:
+def test_run_sends_nothing_on_cgroup_v1(tmp_path: Path) -> None:
     """A runtime on cgroup v1 would fail on a v2 value, so no value is sent."""
     path = str(tmp_path / "nri.sock")
     environ = {**ENVIRON, "NRIPLUGIN_CGROUP_VERSION": "1"}
     command = [sys.executable, "-m", "nriplugin", "run", "--control", "off"]
-    command += ["--nri-socket", path]
+    command += ["--nri-socket", path, "--read-only"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
     try:
         with EmbeddedRuntime(path) as runtime:
@@ -181,7 +181,7 @@ def test_run_is_inactive_on_cgroup_v1(tmp_path: Path) -> None:
         process.wait()
     assert not created.adjust.HasField("linux")
     assert not updated.resources.unified
-    assert "inactive: cgroup v1" in log
+    assert "inactive: cgroup v1, and direct writes are off: --read-only" in log
 
 
 STUCK = """

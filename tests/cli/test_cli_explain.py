@@ -317,6 +317,22 @@ def test_the_node_can_be_described(tmp_path: Path) -> None:
     assert int(high) > 7 << 30
 
 
+def test_a_node_with_cgroup_v1(tmp_path: Path) -> None:
+    """kubelet's values are v1's, and of nriplugin there are direct writes only."""
+    config = tmp_path / "config.yaml"
+    config.write_text("cpuBurst: {enabled: true, percent: 50}")
+    options = ("--cgroup-version", "1", "--config", config)
+    done = explain("-", *options, stdin=MANIFEST)
+    assert done.returncode == 0, done.stderr
+    assert "cpu.weight" not in done.stdout
+    assert "kubelet writes  cpu.shares 614, " in done.stdout
+    only = "cgroup v2 files left alone: direct writes only: cgroup v1"
+    assert done.stdout.count(only) == 2
+    burst = "cpu.cfs_burst_us = 5000"
+    lines = [line for line in done.stdout.splitlines() if burst in line]
+    assert ["pod's cgroup before" in line for line in lines] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("arguments", "runtime_class", "sent", "written"),
     [
