@@ -13,8 +13,9 @@ from nriplugin.state.inventory import EntryState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from nriplugin.daemon.cgroup_usage import UsageTotal
     from nriplugin.daemon.metric_encoding import Metric
-    from nriplugin.daemon.usage_totals import UsageTotal, UsageTotals
+    from nriplugin.daemon.usage_totals import UsageTotals
     from nriplugin.state.lifecycle import Lifecycle
 
     Counts = Iterable[tuple[tuple[str, ...], int]]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from enum import StrEnum
+from functools import lru_cache
 from sys import intern
 from time import time
 from types import MappingProxyType
@@ -22,7 +23,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.paths import cgroup_of, cgroup_of_parent
 from nriplugin.kube.managed import Managed
-from nriplugin.kube.podgroup import Membership, membership
+from nriplugin.kube.podgroup import (
+    NO_KEYS,
+    Membership,
+    TaskKeys,
+    membership,
+    task_keys,
+)
 from nriplugin.kube.qos import qos_of_cgroup
 from nriplugin.state.decision_summary import summarise
 
@@ -56,6 +63,7 @@ class PodEntry(NamedTuple):
     # The pod as bytes, kept by the NRI door where memory requests may change without a
     # message that repeats the pod. Decoded, it would take several times the memory.
     message: bytes = b""
+    task_keys: TaskKeys = NO_KEYS  # what else Volcano's keys say
 
     @property
     def qos_class(self) -> str | None:
@@ -120,6 +128,9 @@ class ContainerEntry(NamedTuple):
     # One sentence about when the container was created without nriplugin; else empty.
     missed: str = ""
     lacks: Mapping[str, str] = NO_FILES  # the values that such a container would get
+    # Kubelet's OOM score, from which the memory request of a pod in a job is estimated;
+    # None in other pods, and where `kept` has it.
+    oom_score_adj: int | None = None
 
     @property
     def cgroup(self) -> str | None:
@@ -242,16 +253,23 @@ def summarise_pod(
         describe: whether to keep the pod with its labels and annotations.
         message: the pod as bytes, if it is to be kept so.
     """
-    group = None
+    group, keys = None, NO_KEYS
     if grouped:
         found = membership(pod.namespace, pod.labels, pod.annotations)
         # Interned, because all pods of a group have the same texts.
         group = Membership(*map(intern, found)) if any(found) else None
+        keys = _shared(task_keys(pod.labels, pod.annotations))
     described = pod if describe else None
     return PodEntry(
         *(sandbox_id, pod.uid, pod.name, intern(pod.namespace), pod.cgroup_parent),
-        *(group, described, message),
+        *(group, described, message, keys),
     )
+
+
+@lru_cache(maxsize=64)
+def _shared(keys: TaskKeys) -> TaskKeys:
+    """Return one object for equal keys: all pods of a task have the same."""
+    return keys
 
 
 class Inventory:
@@ -396,6 +414,11 @@ class Inventory:
         """Return the IDs of all pods and of all containers."""
         with self._lock:
             return set(self._pods), set(self._containers)
+
+    def pods(self) -> list[PodEntry]:
+        """Return all pods as they are now."""
+        with self._lock:
+            return list(self._pods.values())
 
     def snapshot(self) -> dict[str, ContainerEntry]:
         """Return all containers as they are now."""

@@ -31,6 +31,7 @@ from nriplugin.state.creation_decision import decide_creation
 from nriplugin.state.decision_log import DecisionLog
 from nriplugin.state.events import EventKind, EventLog
 from nriplugin.state.inventory import NO_FILES, Inventory
+from nriplugin.state.job_table import JobTable
 from nriplugin.state.learning import Learning
 from nriplugin.state.locating import CgroupLocator
 from nriplugin.state.ownership import Ownership
@@ -121,6 +122,7 @@ class Lifecycle:
         self.corrections = Corrections(self.inventory, self.pending)
         self.requests = AllocatedRequests(self)
         self.locator = CgroupLocator(self.inventory, tree)
+        self.jobs = JobTable(self)
         self.protection = ProtectionChecks(tree, scheduler, self.locator)
         self.readback = UpdateReadback(
             self.plans, self.pending, self.corrections, self.writer_opening.open

@@ -8,7 +8,8 @@ from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.daemon import usage_totals
 from nriplugin.daemon.background import BackgroundThread
-from nriplugin.daemon.usage_totals import UsageTotal, UsageTotals, usage_of
+from nriplugin.daemon.cgroup_usage import UsageTotal, usage_of
+from nriplugin.daemon.usage_totals import UsageTotals
 from nriplugin.engine.decision import Why
 from nriplugin.kube.podgroup import Membership
 from nriplugin.state.decision_summary import DecisionSummary
