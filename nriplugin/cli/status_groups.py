@@ -1,4 +1,4 @@
-"""The part of `nriplugin status --by` about the members of PodGroups, jobs and queues."""
+"""The part of `nriplugin status --by` about members of PodGroups, jobs and queues."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 _RESOURCES = ("cpu", "memory", "io")
 
 
-def draw_members(
-    page: Page, groups: Sequence[control.ContainerGroup], by: str
-) -> None:
+def draw_members(page: Page, groups: Sequence[control.ContainerGroup], by: str) -> None:
     """Add what is known about the members of each group, in three small tables."""
     found = [(one.name, one.members) for one in groups if one.members.pods]
     if not found:

@@ -16,6 +16,7 @@ from msgspec import UNSET
 from nriplugin.config.file import (
     AdoptSection,
     CheckpointSection,
+    PodGroupsSection,
     RepairSection,
     VerifySection,
     file_type,
@@ -44,6 +45,7 @@ class Config(NamedTuple):
     repair: RepairSection = RepairSection()
     verify: VerifySection = VerifySection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
+    pod_groups: PodGroupsSection = PodGroupsSection()
 
     @property
     def checkpoint_path(self) -> str | None:
@@ -156,9 +158,24 @@ def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
         repair=file.repair,
         verify=file.verify,
         kubelet_checkpoint=file.kubelet_checkpoint,
+        pod_groups=_one_source(file.pod_groups),
     )
     enforces = [rule for rule in rules if not rule.settings.shadow]
     return config.in_shadow() if base.shadow and not enforces else config
+
+
+def _one_source(section: PodGroupsSection) -> PodGroupsSection:
+    given = {
+        "file": section.file,
+        "kubeconfig": section.kubeconfig,
+        "inCluster": section.in_cluster,
+    }
+    named = [name for name, value in given.items() if value]
+    if len(named) > 1:
+        raise ConfigError(
+            f"podGroups: {' and '.join(named)}, expected only one of them"
+        )
+    return section
 
 
 def _settings(

@@ -73,6 +73,7 @@ def status_of(process: DaemonProcess, by: str = "") -> control.StatusResponse:
         withdrawn=process.withdrawn,
         control_address=valid_text(process.addresses.get(CONTROL, "")),
         http_address=valid_text(process.addresses.get(HTTP, "")),
+        pod_groups=_pod_groups_status(process),
     )
 
 
@@ -126,6 +127,23 @@ def _node_status(process: DaemonProcess) -> control.NodeStatus:
         curve=(chosen or facts.curve).value,
         curve_evidence="set in the configuration" if chosen else facts.curve_evidence,
         kernel=os.uname().release,
+    )
+
+
+def _pod_groups_status(process: DaemonProcess) -> control.PodGroupsStatus:
+    watches = process.podgroup_watches
+    watch = None if watches is None else watches.watch
+    if watch is None:
+        return control.PodGroupsStatus()
+    return control.PodGroupsStatus(
+        source=valid_text(watch.source),
+        objects=watch.objects,
+        read_at=watch.read_at,
+        problem=valid_text(watch.problem),
+        failures=[
+            control.ReasonCount(reason=reason.value, count=count)
+            for reason, count in sorted(dict(watch.failures).items())
+        ],
     )
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.daemon.cgroup_usage import NOTHING, usage_of
 from nriplugin.daemon.container_counts import handlers_of
+from nriplugin.daemon.group_labels import OTHER, GroupLabels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 # to 10 ms of CPU time, with ordinary files in place of the kernel's.
 INTERVAL_S = 15.0
 AT_ONCE = 256
-# How many PodGroups have a sum of their own; the others share one.
-MAX_GROUPS = 100
-OTHER = "other"
 
 
 class _Watched(NamedTuple):
@@ -56,11 +54,20 @@ class UsageTotals:
         lifecycle: Lifecycle,
         max_pods: int = 0,
         clock: Callable[[], float] = monotonic,
+        labels: GroupLabels | None = None,
     ) -> None:
-        """Begin with no sums; `max_pods` is for how many pods there may be one each."""
+        """Begin with no sums.
+
+        Args:
+            lifecycle: knows the containers.
+            max_pods: for how many pods there may be a sum of each.
+            clock: of seconds.
+            labels: the names of PodGroups, if other metrics have them, too.
+        """
         self._lifecycle = lifecycle
         self.max_pods = max_pods
         self._clock = clock
+        self._labels = GroupLabels() if labels is None else labels
         self._lock = threading.Lock()  # two scrapers may come at once
         self._watched: dict[str, _Watched] = {}
         self._next_at = -1.0
@@ -117,9 +124,7 @@ class UsageTotals:
             self.by_pod[watched.pod] = total.plus(added)
 
     def _new(self, entry: ContainerEntry, read: UsageTotal) -> _Watched:
-        group = entry.pod.group.job_id if entry.pod.group else ""
-        if group and group not in self.by_group and len(self.by_group) >= MAX_GROUPS:
-            group = OTHER
+        group = self._labels.of(entry.pod.group.job_id if entry.pod.group else "")
         pod = entry.pod.namespace, entry.pod.name
         has_own = pod in self.by_pod or len(self.by_pod) < self.max_pods
         # What a container counted before this process knew it was counted by an earlier

@@ -2,7 +2,7 @@
 
 Nothing is kept that could grow old: a job is there as long as a pod in the inventory
 names it. Only PodGroup objects come from outside, if they are watched
-(daemon/podgroups/): another thread publishes all of them at once.
+(daemon/podgroups/).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from nriplugin.kube.jobs import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from nriplugin.config.file import PodGroupsSection
     from nriplugin.kube.jobs import Demand
     from nriplugin.kube.podgroup import Membership
     from nriplugin.kube.podgroup_object import GroupObject
@@ -50,10 +51,20 @@ class JobTable:
     def __init__(self, lifecycle: Lifecycle) -> None:
         """Derive jobs from a life-cycle's inventory."""
         self._lifecycle = lifecycle
-        # PodGroup objects by the ID of their job, replaced as a whole.
+        # PodGroup objects by the ID of their job. Another thread changes the mapping,
+        # so it is looked up in, and not iterated over.
         self.groups: Mapping[str, GroupObject] = {}
         # Begins to watch PodGroups as a configuration says; set by the daemon.
-        self.watch: Callable[[object], None] | None = None
+        self.watch: Callable[[PodGroupsSection], None] | None = None
+
+    def configure(self, section: PodGroupsSection) -> None:
+        """Watch PodGroups as a configuration says."""
+        if self.watch is not None:
+            self.watch(section)
+
+    def publish(self, groups: Mapping[str, GroupObject]) -> None:
+        """Put PodGroup objects in force."""
+        self.groups = groups
 
     def tasks(self) -> list[NodeTask]:
         """Return the pods that have any of Volcano's keys."""
@@ -76,9 +87,9 @@ class JobTable:
     def jobs(self, tasks: list[NodeTask]) -> dict[str, JobInfo]:
         """Return the jobs that tasks belong to, by ID."""
         infos = [task.info for task in tasks]
-        here = {info.job for info in infos}
-        groups = {one: group for one, group in self.groups.items() if one in here}
-        return job_infos(infos, groups)
+        known = self.groups
+        found = ((info.job, known.get(info.job)) for info in infos)
+        return job_infos(infos, {one: group for one, group in found if group})
 
     def queue_of(self, member: Membership) -> str:
         """Return a pod's queue: its own, else that of its PodGroup.

@@ -201,6 +201,7 @@ class Lifecycle:
             self.config = config
             self.shadow.configure(config.engine)
             self.requests.configure(config.checkpoint_path)
+            self.jobs.configure(config.pod_groups)
 
     def effective(self, config: Config) -> Config:
         """Return the configuration that a given one leads to in this process."""

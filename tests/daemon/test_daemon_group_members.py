@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from daemon.control_clients import daemon_of
 from doors.nri.messages import container_at, pod_at
@@ -12,7 +14,7 @@ from nriplugin.daemon.status import status_of
 from nriplugin.kube.podgroup_object import GroupObject
 
 GIB = 1 << 30
-NUMBERS = {"shares": 512, "quota_us": 150_000, "limit_bytes": GIB}
+NUMBERS: dict[str, Any] = {"shares": 512, "quota_us": 150_000, "limit_bytes": GIB}
 PRESSURE = (
     "some avg10=0.00 avg60={avg} avg300=0.00 total={total}\n"
     "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"

@@ -22,7 +22,9 @@ def test_every_cpu_request_is_found_again() -> None:
     """Kubelet's shares stand for one request, but for those up to 2m."""
     for milli in range(3, 256_000, 11):
         assert shares_to_milli_cpu(milli_cpu_to_shares(milli)) == milli
-    assert [shares_to_milli_cpu(milli_cpu_to_shares(one)) for one in range(3)] == [0] * 3
+    assert [shares_to_milli_cpu(milli_cpu_to_shares(one)) for one in range(3)] == [
+        0
+    ] * 3
 
 
 @pytest.mark.parametrize("period_us", [100_000, 10_000])
