@@ -54,7 +54,7 @@ def test_every_key() -> None:
           swap: 0
           oomGroup: true
         cpuBurst: {enabled: true, percent: 20}
-        cpuQoS: {enabled: true, level: BE, equivalent: weight}
+        cpuQoS: {enabled: true, level: BE, equivalent: weight, preemptable: LS}
         memoryQoSLevel:
           {enabled: true, level: LC, equivalent: false, throttlingFactor: 0.5}
         unifiedAnnotations: {enabled: true, allowed: [pids.max]}
@@ -79,7 +79,10 @@ def test_every_key() -> None:
     )
     assert base.of(CPUBurstSettings) == CPUBurstSettings(enabled=True, percent=20)
     assert base.of(CPUQoSSettings) == CPUQoSSettings(
-        enabled=True, level=QoSLevel.BE, equivalent=Equivalent.WEIGHT
+        enabled=True,
+        level=QoSLevel.BE,
+        equivalent=Equivalent.WEIGHT,
+        preemptable=QoSLevel.LS,
     )
     assert base.of(MemoryQoSLevelSettings) == MemoryQoSLevelSettings(
         enabled=True, level=QoSLevel.LC, equivalent=False, factor_ppm=500_000
@@ -109,6 +112,11 @@ def test_every_key() -> None:
         ("rules: [{name: x}]", r"missing required field `match` - at `\$.rules\[0\]`"),
         ("rules: {}", r"Expected `array`.* at `\$.rules`"),
         ("curve: linear", r"'linear' .*`\$.curve`, expected auto or kep or quad"),
+        (
+            "podGroups: {file: /a, inCluster: true}",
+            r"x.yaml: podGroups: file and inCluster, expected only one of them",
+        ),
+        ("podGroups: {kubeconfig: a}", r"matching regex '\^/' - at `\$.podGroups"),
         ("cpuQoS: {level: XX}", r"'XX' .*`\$.cpuQoS.level`, expected LC or HLS"),
         ("cpuQoS: {equivalent: x}", r"equivalent`, expected idle or weight or none"),
         ("memoryQoS: {failurePolicy: x}", r"failurePolicy`, expected ignore or fail"),
