@@ -210,12 +210,25 @@ def _print_pod(pod: ExplainedPod) -> None:
         facts.insert(0, ("template", pod.path))
     if pod.replicas is not None:
         facts.append(("replicas", str(pod.replicas)))
+    if pod.task is not None:
+        facts.append(("task", _task_text(pod.task)))
     if pod.added_annotations:
         facts.append(("annotations", _joined(pod.added_annotations)))
     print_table(facts, widths=LABEL_WIDTHS, indent=2)
     for container in pod.containers:
         _print_container(container)
     print_line()
+
+
+def _task_text(task: Mapping[str, object]) -> str:
+    """Return what the scheduler makes of a pod, in one line."""
+    name = f"{task['name']} {task['index']}".strip() or "no task"
+    parts = [f"{name} of {task['job']}", f"priority {task['priority']}"]
+    if task["queue"]:
+        parts.append(f"queue {task['queue']}")
+    words = (("best_effort", "best effort"), ("preemptable", "preemptable"))
+    parts += [word for key, word in words if task[key]]
+    return ", ".join(parts)
 
 
 def _print_group(group: GroupObject) -> None:

@@ -370,10 +370,13 @@ def test_workloads_of_operators_are_explained() -> None:
     assert "scheduling.k8s.io/group-name train-5f3c" in text
     assert "  template        spec.pytorchReplicaSpecs.Worker.template\n" in text
     assert "PodGroup ml/train-5f3c\n  min members     3\n" in text
+    assert "worker 0 of ml/train-5f3c, priority 1, queue " in text
     assert "container debug (ephemeral)" in text
     train, mnist = json.loads(explain("--json", "-", stdin=WORKLOADS).stdout)
     assert (train["replicas"], train["qos_class"]) == (2, "Guaranteed")
     assert train["added_annotations"]["volcano.sh/task-spec"] == "worker"
+    assert train["task"]["job"] == "ml/train-5f3c"
+    assert (train["task"]["name"], train["task"]["priority"]) == ("worker", 1)
     assert train["pod_group"]["min_member"] == 3
     assert train["pod_v1"]["cpu.cfs_quota_us"] == "100000"
     assert train["pod_v2"]["cpu.weight"] == "39"
