@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KEY_LENGTH = 16
+UNFINISHED = "-unfinished"
+# Longer than a run of all tests with everything to be built.
+IN_USE_S = 3 * 3600
 
 
 def directory() -> Path:
@@ -57,26 +60,34 @@ def _contents(path: Path) -> Iterable[str | bytes]:
 def built(kind: str, key: str, what: str, build: Callable[[Path], None]) -> Path:
     """Return the directory `kind-key`; if it is not there, `build` fills a new one.
 
-    Older directories of that kind are removed. A build works in a directory of another
-    name, so an interrupted one is never taken for a result. Of two builds of a kind at
-    once, the second waits for the first.
+    Older directories of that kind are removed, unless they were asked for within
+    `IN_USE_S`: a run in another checkout may be using them. A build works in a
+    directory of another name, so an interrupted one is never taken for a result. Of two
+    builds of a kind at once, the second waits for the first.
     """
     home = directory()
     home.mkdir(parents=True, exist_ok=True)
     result = home / f"{kind}-{key}"
     with _locked(home / f"{kind}.lock"):
         if result.exists():
+            os.utime(result)
             return result
         for old in _results(home, kind):
-            shutil.rmtree(old)
+            if old.name.endswith(UNFINISHED) or not _in_use(old):
+                shutil.rmtree(old)
         say(what)
-        scratch = home / f"{kind}-unfinished"
+        scratch = home / f"{kind}{UNFINISHED}"
         scratch.mkdir()
         began = time.monotonic()
         build(scratch)
+        os.utime(scratch)
         scratch.rename(result)
         say(f"{kind} is ready after {time.monotonic() - began:.0f} s")
     return result
+
+
+def _in_use(result: Path) -> bool:
+    return time.time() - result.stat().st_mtime < IN_USE_S
 
 
 def _results(home: Path, kind: str) -> list[Path]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.engine.model import CORE_FILES
 from nriplugin.state.corrections import Correction
+from nriplugin.state.pending_updates import MAX_DONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -47,7 +48,8 @@ class UpdateReadback:
         self._open_writer = open_writer
         # Runtime and version -> whether it ignores `unified` at updates.
         self._ignores: dict[tuple[str, str], bool] = {}
-        # By container ID: the newest update that was not read back yet.
+        # By container ID: the newest update that was not read back yet; the oldest is
+        # first.
         self._updates: dict[str, PendingUpdate] = {}
 
     def ignores(self, runtime: str, version: str) -> bool:
@@ -59,7 +61,11 @@ class UpdateReadback:
         done = self._pending.updates.done
         while done:
             update = done.popleft()
+            self._updates.pop(update.before.id, None)
             self._updates[update.before.id] = update
+        # Where containers come and go fast, many of them end before they are read back.
+        while len(self._updates) > MAX_DONE:
+            del self._updates[next(iter(self._updates))]
 
     def judge(self, entry: ContainerEntry, differing: Collection[str]) -> None:
         """Draw the conclusion from a container's files that were read just now.

@@ -50,6 +50,9 @@ EVERY_S = 60.0
 # How many containers are compared at one look. Each takes a system call or three per
 # file, and requests are served in between.
 BATCH = 200
+# One of so many is left to the comparison of all containers, however many containers
+# have just been changed.
+SHARE_OF_ALL = 4
 
 
 class Drift(NamedTuple):
@@ -175,22 +178,38 @@ class Verifier:
         return taken
 
     def _compare_batch(self, now: float) -> None:
-        for _ in range(BATCH):
-            if self._settled:
-                self._compare(self._settled.popleft(), now, changed=True)
-            elif self._round:
-                container_id = self._round.popleft()
-                if container_id not in self._settling:
-                    self._compare(container_id, now, changed=False)
-            else:
-                return
+        """Compare a limited number of containers; those that have ended cost nothing.
 
-    def _compare(self, container_id: str, now: float, *, changed: bool) -> None:
-        """Compare one container; `changed` says that it has just been changed."""
-        tree, entry = self._tree, self._inventory.get(container_id)
+        The round of all containers goes on beside those that were changed, however many
+        of these come, because it is the round that forgets the containers that ended.
+        """
+        left = BATCH
+        reserved = BATCH // SHARE_OF_ALL if self._round else 0
+        while self._settled and left > reserved:
+            container_id = self._settled.popleft()
+            left -= self._compare(container_id, now, changed=True)
+        while self._round and left > 0:
+            container_id = self._round.popleft()
+            if container_id not in self._settling:
+                left -= self._compare(container_id, now, changed=False)
+
+    def _compare(self, container_id: str, now: float, *, changed: bool) -> bool:
+        """Compare one container; return whether it has started and has not ended.
+
+        `changed` says that it has just been changed.
+        """
+        entry = self._inventory.get(container_id)
         # Before the start, the runtime still has to write the files.
-        if tree is None or entry is None or not entry.started:
-            return
+        if self._tree is None or entry is None or not entry.started:
+            return False
+        self._compare_started(entry, now, changed=changed)
+        return True
+
+    def _compare_started(
+        self, entry: ContainerEntry, now: float, *, changed: bool
+    ) -> None:
+        tree, container_id = self._tree, entry.id
+        assert tree is not None
         cgroup = self._locator.cgroup_of(entry)
         if cgroup is None:
             return

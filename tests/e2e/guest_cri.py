@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import sys
+import time
 from typing import Any
 
 import grpc
@@ -18,6 +19,9 @@ import grpc
 RUNTIME = "/runtime.v1.RuntimeService"
 IMAGES = "/runtime.v1.ImageService"
 TIMEOUT_S = 60
+# Numbers of fields: in ContainerStats, and in the part of it about the disk.
+WRITABLE_LAYER = 4
+TIMESTAMP = 1
 
 
 def field(number: int, value: str | bytes) -> bytes:
@@ -123,12 +127,29 @@ def failure(exc: Any) -> list[Any]:
     return [exc.code().name, details, keys]
 
 
+def wait_for_disk_use(channel: Any, container: str) -> None:
+    """Wait until the runtime has measured how much of the disk the container uses.
+
+    containerd measures all containers every few seconds. Before that, the statistics of
+    a container lack the time of the measurement and the numbers.
+    """
+    stats: Any = channel.unary_unary(f"{RUNTIME}/ContainerStats")
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        ((_, parts),) = shape(stats(field(1, container), timeout=TIMEOUT_S))
+        disk = [part[1] for part in parts if part[0] == WRITABLE_LAYER]
+        if disk and TIMESTAMP in disk[0]:
+            return
+        time.sleep(1)
+
+
 def main() -> None:
     address, pod, container = sys.argv[1:]
     channel = grpc.insecure_channel(
         address.replace("unix://", "unix:"),
         options=[("grpc.default_authority", "localhost")],
     )
+    wait_for_disk_use(channel, container)
     said: dict[str, Any] = {}
     for name, (method, request, show) in calls(pod, container).items():
         call: Any = channel.unary_unary(method)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from nriplugin.kube.capacity_levels import CapacityCgroup
     from nriplugin.kube.cgroup_values import CgroupValues
 
-pytestmark = pytest.mark.needs_go
+# The program is built for the first test, which takes minutes.
+pytestmark = [pytest.mark.needs_go, pytest.mark.timeout(3600)]
 
 PODS = 5000
 NODES = 200

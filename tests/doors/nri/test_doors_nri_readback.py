@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
-from doors.nri.messages import asking, container_at
+from doors.nri.messages import GIB, asking, container_at
 from doors.nri.nodes import Node
 from support.trees import CONTAINER
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.state.pending_updates import MAX_DONE, PendingUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,3 +137,24 @@ def test_without_direct_writes_nothing_changes() -> None:
     node.verify()
     assert not lifecycle.plan.facts.drops_unified
     assert lifecycle.inventory.drift_of("c1") == ("cpu.weight",)
+
+
+def test_updates_of_containers_that_end_before_that_are_not_kept() -> None:
+    """Where containers come and go fast, nothing grows with their number."""
+    node = Node("resources: {enabled: true}")
+
+    def kept() -> int:
+        return sum(isinstance(one, PendingUpdate) for one in gc.get_objects())
+
+    before = kept()
+    for number in range(4 * MAX_DONE):
+        app = container_at(number=number)
+        node.create(app)
+        node.start(app)
+        node.update(asking(limit_bytes=2 * GIB), app)
+        node.post_update(app)
+        node.remove(app)
+        if number % 100 == 0:
+            node.verify(1)
+    node.verify(1)
+    assert kept() - before <= 2 * MAX_DONE

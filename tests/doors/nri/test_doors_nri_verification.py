@@ -101,6 +101,26 @@ def test_a_request_only_appends() -> None:
     assert "c1" in node.plugin.lifecycle.pending.to_verify
 
 
+def test_all_containers_are_compared_beside_many_that_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else on a node where containers always change, others would drift unseen."""
+    monkeypatch.setattr(verification, "BATCH", 4)
+    node = started()
+    node.verify()
+    changing = [container_at(number=number) for number in range(2, 32)]
+    for app in changing:
+        node.create(app)
+        node.start(app)
+    queue = node.plugin.lifecycle.pending.to_verify
+    for number in range(len(changing)):
+        if number == 3:
+            write(node.kernel, {"cpu.max": "max 100000"})
+        queue.extend(app.id for app in changing)
+        node.verify()
+    assert drift(node) == ("cpu.max",)
+
+
 def test_drift_is_counted_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
     """It ends when the file holds its value again, and can come again."""
     node = started()
