@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nriplugin.state.lifecycle import Lifecycle
 
 
-class RunningContainer(NamedTuple):
+class MemberContainer(NamedTuple):
     """A container that runs, and its cgroup if that is known."""
 
     entry: ContainerEntry
@@ -42,7 +42,7 @@ class NodeTask(NamedTuple):
     """A pod of a job, and those of its containers that run."""
 
     info: TaskInfo
-    running: tuple[RunningContainer, ...]
+    running: tuple[MemberContainer, ...]
 
 
 class JobTable:
@@ -106,7 +106,7 @@ class JobTable:
         assert member is not None, "only pods with a membership are tasks"
         started = [entry for entry in entries if entry.started]
         running = [
-            RunningContainer(entry, cgroup)
+            MemberContainer(entry, cgroup)
             for entry in started
             for exists, cgroup in [self._look(entry)]
             if exists

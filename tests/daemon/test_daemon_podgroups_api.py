@@ -26,7 +26,7 @@ from nriplugin.daemon.podgroups import api_server as asking
 from nriplugin.daemon.podgroups import watch as watching
 from nriplugin.daemon.podgroups.access import in_cluster, of_kubeconfig
 from nriplugin.daemon.podgroups.api_source import ApiSource
-from nriplugin.daemon.podgroups.failures import Reason
+from nriplugin.daemon.podgroups.failures import FailureReason
 from nriplugin.daemon.podgroups.watch import PodGroupWatch
 from nriplugin.errors import ConfigError
 
@@ -55,7 +55,7 @@ class Watched:
         """Wait until exactly these are known."""
         wait_until(lambda: self.names == sorted(names))
 
-    def until_failed(self, reason: Reason, times: int = 1) -> None:
+    def until_failed(self, reason: FailureReason, times: int = 1) -> None:
         """Wait until a failure was counted so often."""
         wait_until(lambda: self.watch.failures[reason] >= times)
 
@@ -135,7 +135,7 @@ def test_the_list_is_read_again_after_410(server: FakeApiServer, watched: Any) -
     server.instead.append(lambda handler: handler.send_error(410))
     server.end_watches()
     found.until("ml/c")
-    assert found.watch.failures == {Reason.GONE: 2}
+    assert found.watch.failures == {FailureReason.GONE: 2}
     wait_until(lambda: found.watch.problem == "")
 
 
@@ -154,7 +154,7 @@ def test_a_broken_connection_loses_nothing(server: FakeApiServer, watched: Any) 
 
     server.instead.extend([break_off] * 3)
     server.end_watches()
-    found.until_failed(Reason.UNREACHABLE, 3)
+    found.until_failed(FailureReason.UNREACHABLE, 3)
     watches(server)
     assert server.requests[-1]["resourceVersion"] == "6"
     assert found.names == ["ml/a", "ml/b"]
@@ -172,7 +172,7 @@ def test_an_api_server_that_is_away(
     path = tmp_path / "kubeconfig"
     with caplog.at_level(logging.INFO):
         found = Watched(server.kubeconfig(path))
-        found.until_failed(Reason.UNREACHABLE, 3)
+        found.until_failed(FailureReason.UNREACHABLE, 3)
         assert found.watch.problem == "unreachable: Connection refused"
         server.port = port
         server.kubeconfig(path)
@@ -186,15 +186,15 @@ def test_an_api_server_that_is_away(
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (401, Reason.REFUSED),
-        (403, Reason.REFUSED),
-        (404, Reason.NOT_THERE),
-        (429, Reason.ERROR),
-        (500, Reason.ERROR),
+        (401, FailureReason.REFUSED),
+        (403, FailureReason.REFUSED),
+        (404, FailureReason.NOT_THERE),
+        (429, FailureReason.ERROR),
+        (500, FailureReason.ERROR),
     ],
 )
 def test_a_server_that_refuses(
-    server: FakeApiServer, watched: Any, status: int, reason: Reason
+    server: FakeApiServer, watched: Any, status: int, reason: FailureReason
 ) -> None:
     """Each status has its reason; the next answer counts."""
     server.objects = [pod_group("a")]
@@ -222,21 +222,21 @@ def test_a_page_that_is_none(server: FakeApiServer, watched: Any, body: bytes) -
     server.instead.append(lambda handler: answer(handler, body))
     found = watched()
     found.until("ml/a")
-    assert found.watch.failures == {Reason.MALFORMED: 1}
+    assert found.watch.failures == {FailureReason.MALFORMED: 1}
 
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"metadata": {"name": "x"}, "spec": 5}, Reason.MALFORMED),
-        ({"metadata": {"name": 5}}, Reason.MALFORMED),
-        (pod_group("x", minMember=-1), Reason.MALFORMED),
-        (pod_group("x", minResources={"cpu": "much"}), Reason.MALFORMED),
-        (pod_group("x", queue="q" * 40_000), Reason.TOO_LARGE),
+        ({"metadata": {"name": "x"}, "spec": 5}, FailureReason.MALFORMED),
+        ({"metadata": {"name": 5}}, FailureReason.MALFORMED),
+        (pod_group("x", minMember=-1), FailureReason.MALFORMED),
+        (pod_group("x", minResources={"cpu": "much"}), FailureReason.MALFORMED),
+        (pod_group("x", queue="q" * 40_000), FailureReason.TOO_LARGE),
     ],
 )
 def test_a_bad_object_spoils_no_other(
-    server: FakeApiServer, watched: Any, bad: Any, reason: Reason
+    server: FakeApiServer, watched: Any, bad: Any, reason: FailureReason
 ) -> None:
     """Neither in the list nor in a watch."""
     server.objects = [pod_group("a"), bad, pod_group("b")]
@@ -248,8 +248,8 @@ def test_a_bad_object_spoils_no_other(
     server.say("ADDED", b"nonsense")
     server.say("ADDED", pod_group("c"))
     found.until("ml/a", "ml/b", "ml/c")
-    assert found.watch.failures[Reason.MALFORMED] == (
-        3 if reason is Reason.MALFORMED else 1
+    assert found.watch.failures[FailureReason.MALFORMED] == (
+        3 if reason is FailureReason.MALFORMED else 1
     )
 
 
@@ -278,7 +278,7 @@ def test_a_line_of_a_watch_that_is_too_large(
     server.objects = [pod_group("b")]
     server.say("ADDED", pod_group("x", queue="q" * 6_000))
     found.until("ml/b")
-    assert found.watch.failures == {Reason.TOO_LARGE: 1}
+    assert found.watch.failures == {FailureReason.TOO_LARGE: 1}
 
 
 def test_too_many_objects(
@@ -294,7 +294,7 @@ def test_too_many_objects(
     server.say("MODIFIED", pod_group("g0", minMember=9))
     wait_until(lambda: found.published[-1]["ml/g0"].min_member == 9)
     assert found.names == ["ml/g0", "ml/g1", "ml/g2"]
-    assert found.watch.failures == {Reason.TOO_MANY: 2}
+    assert found.watch.failures == {FailureReason.TOO_MANY: 2}
 
 
 def test_a_slow_server(
@@ -328,7 +328,7 @@ def test_a_slow_server(
     server.instead.extend([drip, silent])
     found_watch = found()
     found_watch.until("ml/a")
-    assert found_watch.watch.failures == {Reason.UNREACHABLE: 2}
+    assert found_watch.watch.failures == {FailureReason.UNREACHABLE: 2}
     wait_until(lambda: len(done) == 2)
 
 
@@ -344,7 +344,7 @@ def test_a_token_that_is_replaced(
     watches(server)
     server.token = "two"  # noqa: S105 - of a test
     server.end_watches()
-    found.until_failed(Reason.REFUSED)
+    found.until_failed(FailureReason.REFUSED)
     assert found.watch.problem == "refused: HTTP status 401"
     token.write_text("two")
     watches(server)
@@ -355,7 +355,7 @@ def test_a_token_that_is_replaced(
 def test_a_server_with_another_certificate(server: FakeApiServer, watched: Any) -> None:
     """It is not trusted, and is not told the token."""
     found = watched(**{"certificate-authority": str(CLIENT_CERTIFICATE)})
-    found.until_failed(Reason.TLS)
+    found.until_failed(FailureReason.TLS)
     assert found.watch.problem == "tls: self-signed certificate"
     assert server.requests == []
 
@@ -363,7 +363,7 @@ def test_a_server_with_another_certificate(server: FakeApiServer, watched: Any) 
 def test_a_server_with_another_name(server: FakeApiServer, watched: Any) -> None:
     """Its certificate has to be for the name; `tls-server-name` says another one."""
     found = watched(**{"tls-server-name": "elsewhere"})
-    found.until_failed(Reason.TLS)
+    found.until_failed(FailureReason.TLS)
     assert server.requests == []
     server.objects = [pod_group("a")]
     watched(**{"tls-server-name": "localhost"}).until("ml/a")
@@ -378,7 +378,7 @@ def test_a_server_without_tls(watched: Any, tmp_path: Path) -> None:
         peer, _ = plain.accept()
         with peer:
             peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            found.until_failed(Reason.TLS)
+            found.until_failed(FailureReason.TLS)
             found.watch.stop()
 
 
@@ -494,5 +494,5 @@ def test_a_kubeconfig_with_a_mistake(
 def test_the_address_is_shown() -> None:
     """As a URL, for IPv6, too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    given = access.Access("::1", 6443, "/k8s", context, "::1", "")
+    given = access.ApiAccess("::1", 6443, "/k8s", context, "::1", "")
     assert given.shown == "https://[::1]:6443/k8s"

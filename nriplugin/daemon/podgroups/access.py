@@ -22,7 +22,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _MAX_FILE = 1 << 20
 
 
-class Access(NamedTuple):
+class ApiAccess(NamedTuple):
     """An API server, what proves that it is the right one, and who asks it."""
 
     host: str
@@ -39,7 +39,9 @@ class Access(NamedTuple):
         return f"https://{host}:{self.port}{self.prefix}"
 
 
-def in_cluster(environ: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> Access:
+def in_cluster(
+    environ: Mapping[str, str], directory: str = SERVICE_ACCOUNT
+) -> ApiAccess:
     """Return the access of the pod that this process runs in.
 
     Raises:
@@ -53,10 +55,10 @@ def in_cluster(environ: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> 
         )
     context = _context(f"{directory}/ca.crt", None, insecure=False)
     token = _text(f"{directory}/token").strip()
-    return Access(host, int(port), "", context, host, token)
+    return ApiAccess(host, int(port), "", context, host, token)
 
 
-def of_kubeconfig(path: str) -> Access:
+def of_kubeconfig(path: str) -> ApiAccess:
     """Return the access of the current context of a kubeconfig.
 
     Raises:
@@ -96,7 +98,7 @@ def of_kubeconfig(path: str) -> Access:
     if user.get("tokenFile"):
         token = _text(os.path.join(directory, str(user["tokenFile"]))).strip()
     name = str(cluster.get("tls-server-name") or host)
-    return Access(host, port, url.path.rstrip("/"), made, name, token)
+    return ApiAccess(host, port, url.path.rstrip("/"), made, name, token)
 
 
 def _context(file: str | None, data: bytes | None, *, insecure: bool) -> ssl.SSLContext:

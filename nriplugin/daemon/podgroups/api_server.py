@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nriplugin import __version__
-from nriplugin.daemon.podgroups.failures import ReadFailed, Reason
+from nriplugin.daemon.podgroups.failures import FailureReason, ReadFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nriplugin.daemon.podgroups.access import Access
+    from nriplugin.daemon.podgroups.access import ApiAccess
 
 PATH = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 
@@ -35,17 +35,17 @@ MAX_LINE = 4 << 20
 _CHUNK = 1 << 16
 
 _REASONS = {
-    401: Reason.REFUSED,
-    403: Reason.REFUSED,
-    404: Reason.NOT_THERE,
-    410: Reason.GONE,
+    401: FailureReason.REFUSED,
+    403: FailureReason.REFUSED,
+    404: FailureReason.NOT_THERE,
+    410: FailureReason.GONE,
 }
 
 
 class ApiServer:
     """One API server, asked by one thread."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ApiAccess) -> None:
         """Ask with this access; nothing is sent before the first question."""
         self._access = access
         self._connection: http.client.HTTPConnection | None = None
@@ -99,10 +99,12 @@ class ApiServer:
                 parts.append(part)
                 size += len(part)
                 if size > MAX_PAGE:
-                    raise ReadFailed(Reason.TOO_LARGE, f"a page of over {size} bytes")
+                    raise ReadFailed(
+                        FailureReason.TOO_LARGE, f"a page of over {size} bytes"
+                    )
                 if monotonic() > deadline:
                     text = f"no complete page within {PAGE_S:.0f} s"
-                    raise ReadFailed(Reason.UNREACHABLE, text)
+                    raise ReadFailed(FailureReason.UNREACHABLE, text)
         return b"".join(parts)
 
     def _ask(self, query: dict[str, str], silence_s: float) -> http.client.HTTPResponse:
@@ -132,7 +134,7 @@ class ApiServer:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         if answer.status != http.client.OK:
-            reason = _REASONS.get(answer.status, Reason.ERROR)
+            reason = _REASONS.get(answer.status, FailureReason.ERROR)
             raise ReadFailed(reason, f"HTTP status {answer.status}")
         return answer
 
@@ -141,9 +143,11 @@ def _lines(answer: http.client.HTTPResponse) -> Iterator[bytes]:
     with _Failing():
         while line := answer.readline(MAX_LINE):
             if len(line) == MAX_LINE:
-                raise ReadFailed(Reason.TOO_LARGE, f"a change of {MAX_LINE} bytes")
+                raise ReadFailed(
+                    FailureReason.TOO_LARGE, f"a change of {MAX_LINE} bytes"
+                )
             if not line.endswith(b"\n"):
-                raise ReadFailed(Reason.UNREACHABLE, "the watch broke off")
+                raise ReadFailed(FailureReason.UNREACHABLE, "the watch broke off")
             yield line
 
 
@@ -155,21 +159,21 @@ class _Failing:
 
     def __exit__(self, _: object, exc: BaseException | None, __: object) -> None:
         if isinstance(exc, ssl.SSLCertVerificationError):
-            raise ReadFailed(Reason.TLS, exc.verify_message) from exc
+            raise ReadFailed(FailureReason.TLS, exc.verify_message) from exc
         if isinstance(exc, ssl.SSLError):
-            raise ReadFailed(Reason.TLS, exc.reason or str(exc)) from exc
+            raise ReadFailed(FailureReason.TLS, exc.reason or str(exc)) from exc
         if isinstance(exc, TimeoutError):
-            raise ReadFailed(Reason.UNREACHABLE, "no answer in time") from exc
+            raise ReadFailed(FailureReason.UNREACHABLE, "no answer in time") from exc
         if isinstance(exc, OSError):
             text = exc.strerror or str(exc)
-            raise ReadFailed(Reason.UNREACHABLE, text) from exc
+            raise ReadFailed(FailureReason.UNREACHABLE, text) from exc
         if isinstance(exc, http.client.IncompleteRead):
-            raise ReadFailed(Reason.UNREACHABLE, "the answer broke off") from exc
+            raise ReadFailed(FailureReason.UNREACHABLE, "the answer broke off") from exc
         # A header that is no text of a token, or an address that is none, is a
         # ValueError.
         if isinstance(exc, http.client.HTTPException | ValueError):
             text = f"{type(exc).__name__}: {exc}"
-            raise ReadFailed(Reason.MALFORMED, f"{text:.100}") from exc
+            raise ReadFailed(FailureReason.MALFORMED, f"{text:.100}") from exc
 
 
 def _shut(connection: http.client.HTTPConnection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.daemon.podgroups.api_server import ApiServer
-from nriplugin.daemon.podgroups.failures import ReadFailed, Reason
+from nriplugin.daemon.podgroups.failures import FailureReason, ReadFailed
 from nriplugin.daemon.podgroups.objects import read_change, read_object, read_page
 from nriplugin.errors import ConfigError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from nriplugin.daemon.podgroups.access import Access
+    from nriplugin.daemon.podgroups.access import ApiAccess
     from nriplugin.daemon.podgroups.groups import Groups
     from nriplugin.kube.podgroup_object import GroupObject
 
@@ -23,7 +23,7 @@ PAGE_OBJECTS = 500
 class ApiSource:
     """The API server: a list, and then what changes."""
 
-    def __init__(self, shown: str, access: Callable[[], Access]) -> None:
+    def __init__(self, shown: str, access: Callable[[], ApiAccess]) -> None:
         """Ask by this access, which is looked up for every connection."""
         self.shown = shown
         self._access = access
@@ -44,7 +44,7 @@ class ApiSource:
             if not stopping.is_set():
                 self._watch(groups)
         except ReadFailed as exc:
-            if exc.reason not in (Reason.UNREACHABLE, Reason.REFUSED):
+            if exc.reason not in (FailureReason.UNREACHABLE, FailureReason.REFUSED):
                 self._version = ""  # what has changed is not known: list again
             raise
         finally:
@@ -65,7 +65,7 @@ class ApiSource:
         try:
             self._server = ApiServer(self._access())
         except ConfigError as exc:
-            raise ReadFailed(Reason.UNREADABLE, str(exc)) from exc
+            raise ReadFailed(FailureReason.UNREADABLE, str(exc)) from exc
         if self._closed:
             self._server.close()
         return self._server
@@ -78,7 +78,7 @@ class ApiSource:
             try:
                 page = read_page(server.page(self._page_objects, after))
             except ReadFailed as exc:
-                if exc.reason is not Reason.TOO_LARGE or self._page_objects == 1:
+                if exc.reason is not FailureReason.TOO_LARGE or self._page_objects == 1:
                     raise
                 self._page_objects //= 2
                 continue
@@ -104,7 +104,7 @@ class ApiSource:
             try:
                 change = read_change(line)
             except ReadFailed as exc:
-                if exc.reason in (Reason.GONE, Reason.ERROR):
+                if exc.reason in (FailureReason.GONE, FailureReason.ERROR):
                     raise
                 groups.note(exc)
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Reason(StrEnum):
+class FailureReason(StrEnum):
     """Why a source, or one object of it, could not be read."""
 
     UNREADABLE = "unreadable"  # the file, the kubeconfig or the service account
@@ -23,7 +23,7 @@ class Reason(StrEnum):
 class ReadFailed(Exception):
     """A source could not be read."""
 
-    def __init__(self, reason: Reason, text: str) -> None:
+    def __init__(self, reason: FailureReason, text: str) -> None:
         """Take the reason, and one sentence for people."""
         super().__init__(text)
         self.reason = reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from nriplugin.daemon.podgroups.failures import ReadFailed, Reason
+from nriplugin.daemon.podgroups.failures import FailureReason, ReadFailed
 from nriplugin.documents import load_documents
 from nriplugin.errors import ConfigError
 from nriplugin.kube.manifests import read_manifests
@@ -43,7 +43,7 @@ class FileSource:
                     before = mark
             except OSError as exc:
                 text = f"{self._path}: {exc.strerror or exc}"
-                raise ReadFailed(Reason.UNREADABLE, text) from exc
+                raise ReadFailed(FailureReason.UNREADABLE, text) from exc
             groups.works()
             stopping.wait(INTERVAL_S)
 
@@ -55,9 +55,9 @@ class FileSource:
             content = file.read(MAX_FILE + 1)
         if len(content) > MAX_FILE:
             text = f"{self._path}: over {MAX_FILE} bytes"
-            raise ReadFailed(Reason.TOO_LARGE, text)
+            raise ReadFailed(FailureReason.TOO_LARGE, text)
         try:
             found = read_manifests(load_documents(content, self._path)).groups
         except ConfigError as exc:
-            raise ReadFailed(Reason.MALFORMED, str(exc)[:300]) from exc
+            raise ReadFailed(FailureReason.MALFORMED, str(exc)[:300]) from exc
         return {group.job_id: group for group in found}

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nriplugin.daemon.podgroups.failures import ReadFailed, Reason
+from nriplugin.daemon.podgroups.failures import FailureReason, ReadFailed
 from nriplugin.errors import ConfigError
 from nriplugin.kube.podgroup_object import GroupObject, read_group
 
@@ -22,7 +22,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class _Object(msgspec.Struct, frozen=True):
+class _ApiObject(msgspec.Struct, frozen=True):
     metadata: _Meta = _Meta()
     spec: msgspec.Raw = _EMPTY
     status: msgspec.Raw = _EMPTY
@@ -48,7 +48,7 @@ class _Status(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Page(msgspec.Struct, frozen=True):
+class GroupPage(msgspec.Struct, frozen=True):
     """A page of the list."""
 
     items: list[msgspec.Raw]
@@ -56,7 +56,7 @@ class Page(msgspec.Struct, frozen=True):
     version: str
 
 
-class Change(msgspec.Struct, frozen=True):
+class GroupChange(msgspec.Struct, frozen=True):
     """A change: an object that is there now, or one that is gone."""
 
     version: str
@@ -64,7 +64,7 @@ class Change(msgspec.Struct, frozen=True):
     gone: str = ""  # the ID of its job
 
 
-def read_page(body: bytes) -> Page:
+def read_page(body: bytes) -> GroupPage:
     """Return a page of the list.
 
     Raises:
@@ -72,7 +72,7 @@ def read_page(body: bytes) -> Page:
     """
     page = _decoded(body, _Page)
     meta = page.metadata
-    return Page(page.items or [], meta.after, meta.resourceVersion)
+    return GroupPage(page.items or [], meta.after, meta.resourceVersion)
 
 
 def read_object(raw: bytes | msgspec.Raw) -> GroupObject:
@@ -81,10 +81,10 @@ def read_object(raw: bytes | msgspec.Raw) -> GroupObject:
     Raises:
         ReadFailed: it is malformed or too large.
     """
-    return _group_of(_decoded(raw, _Object))
+    return _group_of(_decoded(raw, _ApiObject))
 
 
-def read_change(line: bytes) -> Change:
+def read_change(line: bytes) -> GroupChange:
     """Return a change of a watch; a bookmark has neither object.
 
     Raises:
@@ -93,22 +93,24 @@ def read_change(line: bytes) -> Change:
     event = _decoded(line, _Event)
     if event.type == "ERROR":
         status = _decoded(event.object, _Status)
-        reason = Reason.GONE if status.code == 410 else Reason.ERROR
+        reason = FailureReason.GONE if status.code == 410 else FailureReason.ERROR
         raise ReadFailed(reason, f"status {status.code}: {status.message:.100}")
-    found = _decoded(event.object, _Object)
+    found = _decoded(event.object, _ApiObject)
     version = found.metadata.resource_version
     if event.type == "DELETED":
         gone = f"{found.metadata.namespace}/{found.metadata.name}"
-        return Change(version, gone=gone)
+        return GroupChange(version, gone=gone)
     if event.type in ("ADDED", "MODIFIED"):
-        return Change(version, _group_of(found))
-    return Change(version)
+        return GroupChange(version, _group_of(found))
+    return GroupChange(version)
 
 
-def _group_of(found: _Object) -> GroupObject:
+def _group_of(found: _ApiObject) -> GroupObject:
     name = f"PodGroup {found.metadata.namespace}/{found.metadata.name}"
     if len(bytes(found.spec)) + len(bytes(found.status)) > MAX_OBJECT:
-        raise ReadFailed(Reason.TOO_LARGE, f"{name:.200}: over {MAX_OBJECT} bytes")
+        raise ReadFailed(
+            FailureReason.TOO_LARGE, f"{name:.200}: over {MAX_OBJECT} bytes"
+        )
     content = {
         "metadata": {"namespace": found.metadata.namespace},
         "spec": _decoded(found.spec, Any),
@@ -117,11 +119,11 @@ def _group_of(found: _Object) -> GroupObject:
     try:
         return read_group(content, found.metadata.name, name)
     except ConfigError as exc:
-        raise ReadFailed(Reason.MALFORMED, str(exc)[:300]) from exc
+        raise ReadFailed(FailureReason.MALFORMED, str(exc)[:300]) from exc
 
 
 def _decoded(raw: bytes | msgspec.Raw, kind: Any) -> Any:  # noqa: ANN401 - by kind
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
-        raise ReadFailed(Reason.MALFORMED, f"{exc}"[:200]) from exc
+        raise ReadFailed(FailureReason.MALFORMED, f"{exc}"[:200]) from exc

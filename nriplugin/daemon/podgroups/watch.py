@@ -16,7 +16,7 @@ from collections import Counter
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
-from nriplugin.daemon.podgroups.failures import ReadFailed, Reason
+from nriplugin.daemon.podgroups.failures import FailureReason, ReadFailed
 from nriplugin.loglimit import LimitedLog
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PodGroupWatch:
         self._said = ""
         self.read_at = 0.0
         self.problem = ""
-        self.failures: Counter[Reason] = Counter()
+        self.failures: Counter[FailureReason] = Counter()
 
     @property
     def objects(self) -> int:
@@ -110,7 +110,7 @@ class PodGroupWatch:
         """Return whether there are as many objects as are kept; count it if so."""
         if count < MAX_GROUPS:
             return False
-        self.note(ReadFailed(Reason.TOO_MANY, f"expected at most {MAX_GROUPS}"))
+        self.note(ReadFailed(FailureReason.TOO_MANY, f"expected at most {MAX_GROUPS}"))
         return True
 
     # The thread
@@ -124,7 +124,7 @@ class PodGroupWatch:
             except ReadFailed as exc:
                 self._failed(exc.reason, str(exc))
             except Exception as exc:  # noqa: BLE001 - the thread must live on
-                self._failed(Reason.ERROR, f"{type(exc).__name__}: {exc}")
+                self._failed(FailureReason.ERROR, f"{type(exc).__name__}: {exc}")
             if monotonic() - began >= GOOD_S:
                 wait_s = self._first_s
             # A random part of it, so that the daemons of a cluster do not all ask at
@@ -132,11 +132,11 @@ class PodGroupWatch:
             self._stopping.wait(wait_s * random.uniform(0.5, 1))
             wait_s = min(wait_s * 2, LAST_S)
 
-    def _failed(self, reason: Reason, text: str) -> None:
+    def _failed(self, reason: FailureReason, text: str) -> None:
         if self._stopping.is_set():
             return
         self.failures[reason] += 1
-        if reason is Reason.GONE:
+        if reason is FailureReason.GONE:
             return  # an API server forgets old versions; the list is read again
         self.problem = f"{reason}: {text}"
         if self._said != self.problem:
