@@ -230,6 +230,7 @@ def test_a_page_that_is_none(server: FakeApiServer, watched: Any, body: bytes) -
     [
         ({"metadata": {"name": "x"}, "spec": 5}, FailureReason.MALFORMED),
         ({"metadata": {"name": 5}}, FailureReason.MALFORMED),
+        ({"metadata": {"namespace": "ml"}}, FailureReason.MALFORMED),
         (pod_group("x", minMember=-1), FailureReason.MALFORMED),
         (pod_group("x", minResources={"cpu": "much"}), FailureReason.MALFORMED),
         (pod_group("x", queue="q" * 40_000), FailureReason.TOO_LARGE),

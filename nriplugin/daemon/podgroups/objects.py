@@ -107,6 +107,8 @@ def read_change(line: bytes) -> GroupChange:
 
 def _group_of(found: _ApiObject) -> GroupObject:
     name = f"PodGroup {found.metadata.namespace}/{found.metadata.name}"
+    if not found.metadata.name:
+        raise ReadFailed(FailureReason.MALFORMED, "a PodGroup without a name")
     if len(bytes(found.spec)) + len(bytes(found.status)) > MAX_OBJECT:
         raise ReadFailed(
             FailureReason.TOO_LARGE, f"{name:.200}: over {MAX_OBJECT} bytes"
