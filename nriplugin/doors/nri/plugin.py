@@ -135,7 +135,6 @@ class NodePlugin(Plugin):
         spoken = ".".join(map(str, release))
         self.lifecycle.connection.configured(name, version, spoken)
         self.lifecycle.learn_runtime(name, version)
-        _log.info("registered with %s %s", name, version)
         facts = self.plan.facts
         if facts.cgroup_version != 2:
             number, evidence = facts.cgroup_version, facts.cgroup_evidence
@@ -147,7 +146,6 @@ class NodePlugin(Plugin):
         self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
     ) -> list[nri.ContainerUpdate] | None:
         """Learn from the existing containers; return corrections of their values."""
-        _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         lifecycle = self.lifecycle
         lifecycle.pending.keep_only({container.id for container in containers})
         plan = self.plan
@@ -163,7 +161,6 @@ class NodePlugin(Plugin):
         self.lifecycle.scheduler.paced((), 1)
         self.lifecycle.connection.ended(reason)
         self.lifecycle.events.note(EventKind.DISCONNECTED, text=reason)
-        _log.info("disconnected: %s", reason)
 
     # Creation
 
