@@ -17,6 +17,7 @@ from nriplugin.config.file import (
     AdoptSection,
     CheckpointSection,
     PodGroupsSection,
+    PoliciesSection,
     RepairSection,
     VerifySection,
     file_type,
@@ -46,6 +47,7 @@ class Config(NamedTuple):
     verify: VerifySection = VerifySection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
     pod_groups: PodGroupsSection = PodGroupsSection()
+    policies: PoliciesSection = PoliciesSection()
 
     @property
     def checkpoint_path(self) -> str | None:
@@ -159,6 +161,7 @@ def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
         verify=file.verify,
         kubelet_checkpoint=file.kubelet_checkpoint,
         pod_groups=_one_source(file.pod_groups),
+        policies=file.policies,
     )
     enforces = [rule for rule in rules if not rule.settings.shadow]
     return config.in_shadow() if base.shadow and not enforces else config

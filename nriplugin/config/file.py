@@ -86,6 +86,12 @@ class RepairSection(Section, frozen=True, kw_only=True):
     every_seconds: Annotated[int, Meta(ge=1, le=86_400)] = 60
 
 
+class PoliciesSection(Section, frozen=True, kw_only=True):
+    """What all handlers have in common that act while containers run."""
+
+    interval_seconds: Annotated[int, Meta(ge=1, le=300)] = 5
+
+
 class CheckpointSection(Section, frozen=True, kw_only=True):
     """Whether memory requests are read from kubelet's checkpoint, if it is readable."""
 
@@ -125,6 +131,7 @@ class FileKeys(Section, frozen=True, kw_only=True):
     repair: RepairSection = RepairSection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
     pod_groups: PodGroupsSection = PodGroupsSection()
+    policies: PoliciesSection = PoliciesSection()
 
 
 def file_type() -> type[FileKeys]:

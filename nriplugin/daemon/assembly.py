@@ -17,6 +17,7 @@ from nriplugin.daemon.process import DaemonProcess
 from nriplugin.errors import CgroupError
 from nriplugin.node.facts import node_facts
 from nriplugin.node.ownership_records import OwnershipRecords
+from nriplugin.node.policy_writes import PolicyRecord
 from nriplugin.node.state_directory import state_directory
 from nriplugin.state.lifecycle import Lifecycle
 
@@ -99,6 +100,7 @@ def _lifecycle_on(
     Either reason is empty if they can.
     """
     records = None if directory is None else OwnershipRecords(directory)
+    policy_record = PolicyRecord(directory)
     try:
         tree = node.open_tree()
     except CgroupError as exc:
@@ -111,11 +113,15 @@ def _lifecycle_on(
     unwritable = ""
     if read_only:
         unwritable = "--read-only was given"
-    elif facts.cgroup_version != 2:
-        unwritable = f"this node has cgroup v{facts.cgroup_version}"
-    elif not facts.writable:
+    elif not node.writable():
         unwritable = f"{node.cgroup_root} cannot be written by this process"
     may_write = not unwritable
+    if may_write and facts.cgroup_version != 2:
+        # Only if the writer is never opened is this text shown.
+        unwritable = (
+            f"this node has cgroup v{facts.cgroup_version}, and no handler is on that "
+            "acts while containers run"
+        )
 
     def open_writer() -> DirectWriter:
         # Imported only here: most nodes need no direct writes, and so no journal.
@@ -136,6 +142,8 @@ def _lifecycle_on(
         records=records,
         render=render,
         shadow=shadow,
+        policy_record=policy_record,
+        host_root=node.host_root,
     )
     lifecycle.writer_opening.open_if_written_before()
     return lifecycle, "", unwritable

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from nriplugin.engine.context import HandlerContext
     from nriplugin.engine.decision import Why
+    from nriplugin.engine.policies import RunTimePolicy
 
 
 class HandlerSettings(Protocol):
@@ -75,6 +76,8 @@ class Handler(NamedTuple, Generic[S]):
     # Ends what the handler once set and no handler asks for now, at an update. It is
     # called whether the handler is on or off.
     retract: Callable[[HandlerContext, Why], None] | None = None
+    # What is also asked while containers run, where the handler is on.
+    at_run_time: RunTimePolicy[S] | None = None
 
     def reads(self, key: str) -> bool:
         """Return whether the handler reads an annotation of nriplugin."""

@@ -33,7 +33,7 @@ from nriplugin.node.protection import FILES, above, sum_below
 from nriplugin.node.state_directory import state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import Self
 
@@ -192,8 +192,29 @@ class DirectWriter:
         """Drop the journal's and the cache's entries of a cgroup that was removed."""
         self._executor.forget(cgroup)
 
-    def put_back(self, *, dry_run: bool = False) -> list[Finding]:
+    def write_levels(self, updates: Sequence[Update]) -> list[Outcome]:
+        """Write updates of one branch of the tree: parents first where values grow.
+
+        Cgroups that are not below kubepods are left out.
+        """
+        levels: dict[int, list[Update]] = {}
+        for update in updates:
+            if _level(update.cgroup) is None:
+                continue
+            levels.setdefault(update.cgroup.count("/"), []).append(update)
+        branch = [levels[depth] for depth in sorted(levels)]
+        return self._counted(self._executor.leveled_update_batch(branch))
+
+    def original(self, path: str, held: str) -> str | None:
+        """Return what a file held before nriplugin wrote the value that it holds."""
+        return self._executor.original(path, held)
+
+    def put_back(
+        self, *, dry_run: bool = False, only: Container[str] | None = None
+    ) -> list[Finding]:
         """Write back what files held before, as `nriplugin restore` does.
+
+        `only` are the paths of the files that count; without it, all do.
 
         Raises:
             JournalError: the journal cannot be read or written.
@@ -204,7 +225,9 @@ class DirectWriter:
         from nriplugin.cgroup.journal.restore import restore
 
         with self._executor.exclusive():
-            return restore(self.tree, self._journal, self._systemd, dry_run=dry_run)
+            return restore(
+                *(self.tree, self._journal, self._systemd), dry_run=dry_run, only=only
+            )
 
     def sweep(self) -> None:
         """Drop the entries of all cgroups that do not exist any more."""
@@ -230,7 +253,9 @@ class DirectWriter:
 
     def _write(self, updates: Sequence[Update]) -> list[Outcome]:
         """Write, and count the outcome of every file."""
-        outcomes = self._executor.update_batch(updates) if updates else []
+        return self._counted(self._executor.update_batch(updates) if updates else [])
+
+    def _counted(self, outcomes: list[Outcome]) -> list[Outcome]:
         for outcome in outcomes:
             self.counts[outcome.path.rpartition("/")[2], outcome.status.value] += 1
         return outcomes

@@ -36,6 +36,8 @@ class EventKind(StrEnum):
     ADOPTED = "adopted"  # such a container was given its values
     DRIFTED = "drifted"  # a file holds another value than the decided one
     REPAIRED = "repaired"  # ... and was written again
+    HELD = "held"  # a policy gives a file of a running container another value
+    RELEASED = "released"  # ... and the file has its own value again
     RELOADED = "reloaded"  # a configuration is in force
     REJECTED = "rejected"  # a configuration is not: the old one stays in force
     CONNECTED = "connected"  # to the runtime

@@ -24,6 +24,7 @@ from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.engine.shadow import to_enforce_at_update
 from nriplugin.engine.stale import numbers_of
 from nriplugin.node.observe import memory_use
+from nriplugin.node.policy_writes import PolicyRecord
 from nriplugin.state.allocated_requests import AllocatedRequests
 from nriplugin.state.connection import RuntimeConnection
 from nriplugin.state.corrections import Corrections
@@ -37,6 +38,7 @@ from nriplugin.state.locating import CgroupLocator
 from nriplugin.state.ownership import Ownership
 from nriplugin.state.pending import PendingWrites
 from nriplugin.state.plan import CurrentPlan, Plan
+from nriplugin.state.policies import Policies
 from nriplugin.state.protection_checks import ProtectionChecks
 from nriplugin.state.update_readback import UpdateReadback
 from nriplugin.state.verification import ShadowCounts, VerificationCounts
@@ -82,6 +84,8 @@ class Lifecycle:
         records: OwnershipRecords | None = None,
         render: Render | None = None,
         shadow: bool = False,
+        policy_record: PolicyRecord | None = None,
+        host_root: str = "/",
     ) -> None:
         """Begin with the default configuration and an empty inventory.
 
@@ -98,6 +102,8 @@ class Lifecycle:
             render: makes the door's response from a decision; cached with the decision.
             shadow: whether all decisions are for show alone, whatever a configuration
                 says.
+            policy_record: stores which files hold a policy's value, across a crash.
+            host_root: where the node's own files are.
         """
         self.scheduler = scheduler
         self.tree = tree
@@ -134,6 +140,13 @@ class Lifecycle:
             shadow=self.shadow,
             readback=self.readback,
         )
+        self.policies = Policies(
+            *(self.inventory, self.plans, self.pending, self.events, tree),
+            locator=self.locator,
+            record=policy_record or PolicyRecord(None),
+            host_root=host_root,
+        )
+        self.verifier.held_by_policies = self.policies.held_by
         # Set by a door that can be silent: puts stale values right after the silence.
         self.correct_after_silence: Callable[[], None] | None = None
         self._render = render
@@ -142,9 +155,13 @@ class Lifecycle:
     def close(self) -> None:
         """Finish the background work, then close the writer, which that work uses.
 
-        If a job does not end, the writer stays open: the job may be using it.
+        Values that policies hold go back before. If a job does not end, the writer
+        stays open, because the job may be using it, and the next process puts these
+        values back.
         """
         ended = self.scheduler.stop()
+        if ended:
+            self.policies.end()
         if ended and self.pending.writer is not None:
             self.pending.writer.close()
 
@@ -159,6 +176,7 @@ class Lifecycle:
         # Corrections that are on their way would write what is about to be put back.
         self.scheduler.paced((), 1)
         self.verifier.end(self.scheduler)
+        self.policies.withdraw(self.scheduler)
 
     def end_silence(self) -> None:
         """Begin to decide, because the other process has ended; see `CurrentPlan`.
@@ -180,6 +198,7 @@ class Lifecycle:
         if self.correct_after_silence is not None:
             self.scheduler.after(SILENCE_SETTLED_S, self.correct_after_silence)
         self.verifier.compare_all_soon()
+        self.policies.connected(self.scheduler)
 
     # The plan
 
@@ -202,6 +221,7 @@ class Lifecycle:
             self.shadow.configure(config.engine)
             self.requests.configure(config.checkpoint_path)
             self.jobs.configure(config.pod_groups)
+            self.policies.configure(self.scheduler, config)
 
     def effective(self, config: Config) -> Config:
         """Return the configuration that a given one leads to in this process."""
@@ -233,6 +253,7 @@ class Lifecycle:
         self.connection.synchronized(missed)
         self.events.note(EventKind.CONNECTED)
         self.verifier.compare_all_soon()
+        self.policies.connected(self.scheduler)
 
     # Creation
 

@@ -101,6 +101,11 @@ class CurrentPlan:
         self._config = self.now.config
         self._facts = self.now.facts
 
+    @property
+    def others_decide(self) -> bool:
+        """Return whether another process of nriplugin makes all decisions."""
+        return self._silent
+
     def apply(self, config: EngineConfig) -> None:
         """Put a configuration in force; the facts stay."""
         with self._replacing:

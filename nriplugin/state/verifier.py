@@ -28,7 +28,7 @@ from nriplugin.state.repairs import Repairs
 from nriplugin.state.shadow_comparison import ShadowComparison
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
@@ -87,6 +87,9 @@ class Verifier:
         readback: UpdateReadback,
     ) -> None:
         """Compare with the cgroups of this tree; without one, nothing is compared."""
+        # Returns a container's files that hold a policy's value at the moment. These
+        # have not drifted.
+        self.held_by_policies: Callable[[str], Collection[str]] = _no_files
         self.clock: Callable[[], float] = monotonic
         self.repairs = Repairs(inventory, pending, events, counts, shadow)
         self._inventory = inventory
@@ -216,6 +219,9 @@ class Verifier:
         self._counts.checked += 1
         self._shadow.compare(tree, entry, cgroup)
         wanted = values_to_compare(entry)
+        held = self.held_by_policies(container_id)
+        if held:
+            wanted = {f: v for f, v in wanted.items() if f not in held}
         found = differing(tree, cgroup, wanted) if wanted else {}
         drifted = container_id in self._drift
         if found is None or ((found or drifted) and self._is_changing(entry)):
@@ -290,6 +296,10 @@ class Verifier:
         self._settled.clear()
         self._round.clear()
         self._shadow.forget_all()
+
+
+def _no_files(_: str) -> Collection[str]:
+    return ()
 
 
 def values_to_compare(entry: ContainerEntry) -> Mapping[str, str]:

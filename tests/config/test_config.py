@@ -173,6 +173,7 @@ def test_the_failure_policy_is_that_of_handlers_without_one() -> None:
     )
     assert config.failure_policy is FailurePolicy.FAIL
     every = {"resources", "cpuBurst", "cpuQoS", "memoryQoSLevel", "unifiedAnnotations"}
+    every |= {"quotaBurst"}
     assert config.engine.base.failing == every
     [rule] = config.engine.rules
     assert rule.settings.failing == every - {"cpuBurst"}

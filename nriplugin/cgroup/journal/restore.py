@@ -27,6 +27,8 @@ from nriplugin.cgroup.writing.write_order import lift_quotas
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from nriplugin.cgroup.journal.journal import Journal
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.cgroup.writing.journal_entries import JournalRow
@@ -85,17 +87,25 @@ class Finding:
 
 
 def restore(
-    tree: Tree, journal: Journal, writer: Writer | None = None, *, dry_run: bool = False
+    tree: Tree,
+    journal: Journal,
+    writer: Writer | None = None,
+    *,
+    dry_run: bool = False,
+    only: Container[str] | None = None,
 ) -> list[Finding]:
     """Put back every original whose file still holds a value that nriplugin wrote.
 
-    With `dry_run` nothing is written; the findings say what would be done.
+    With `dry_run` nothing is written; the findings say what would be done. `only` are
+    the paths of the files that count; without it, all do.
 
     Raises:
         JournalError: the journal cannot be read or written.
     """
     with journal.exclusive():
         rows = journal.rows()
+        if only is not None:
+            rows = [row for row in rows if row.path in only]
         findings = {row.path: _look(tree, journal, row) for row in rows}
         _follow_idle(tree, findings)
         changes = [

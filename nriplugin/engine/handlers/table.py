@@ -14,6 +14,7 @@ from nriplugin.engine.handlers.cpu_burst import CPU_BURST
 from nriplugin.engine.handlers.cpu_qos import CPU_QOS
 from nriplugin.engine.handlers.memory_qos import MEMORY_QOS
 from nriplugin.engine.handlers.memory_qos_level import MEMORY_QOS_LEVEL
+from nriplugin.engine.handlers.quota_burst import QUOTA_BURST
 from nriplugin.engine.handlers.resources import CONVERSION
 from nriplugin.engine.handlers.unified_annotations import UNIFIED_ANNOTATIONS
 
@@ -27,5 +28,6 @@ HANDLERS: tuple[Handler[Any], ...] = (
     CPU_BURST,
     MEMORY_QOS,
     MEMORY_QOS_LEVEL,
+    QUOTA_BURST,
     CONVERSION,
 )

@@ -1,0 +1,265 @@
+"""The loop over the policies, with quota burst on a model of a kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.policies import PolicyNode
+from support.trees import CONTAINER, POD
+
+from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.state.events import EventKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ON = "quotaBurst: {enabled: true, percent: 150, periodSeconds: null}"
+OFF = "{}"
+
+QUOTA = {
+    1: ("60000", "72000", "75000"),
+    2: ("60000 100000", "72000 100000", "75000 100000"),
+}
+OWN = {1: "50000", 2: "50000 100000"}
+
+
+def throttled(node: PolicyNode, intervals: int = 1) -> None:
+    for _ in range(intervals):
+        node.runs(0.5, throttled=90)
+        node.look()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_golden_trace_of_a_burst(version: int) -> None:
+    """Up: the pod before the container. Down: the container before the pod."""
+    node = PolicyNode(ON, version)
+    for value in QUOTA[version]:
+        throttled(node)
+        assert node.writes() == [("pod", value), ("container", value)]
+    throttled(node)
+    assert node.writes() == []  # the ceiling
+    for value in ("60000", "50000"):
+        node.runs(0.1)
+        node.look()
+        text = value if version == 1 else f"{value} 100000"
+        assert node.writes() == [("container", text), ("pod", text)]
+    node.runs(0.1)
+    node.look()
+    assert node.writes() == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_switched_off_every_value_goes_back(version: int) -> None:
+    """By a reload, at once; and by the end of the process."""
+    node = PolicyNode(ON, version)
+    throttled(node, 2)
+    assert node.quota() == 72000
+    node.writes()
+    node.configure(OFF)
+    node.background.work()
+    own = OWN[version]
+    assert node.writes() == [("container", own), ("pod", own)]
+    again = PolicyNode(ON, version)
+    throttled(again, 2)
+    again.writes()
+    again.policies.end()
+    assert again.writes() == [("container", own), ("pod", own)]
+
+
+def test_a_pod_without_a_quota_is_left_alone() -> None:
+    """The container alone is raised."""
+    node = PolicyNode(ON, pod_quota="max 100000")
+    throttled(node)
+    assert node.writes() == [("container", "60000 100000")]
+
+
+def test_a_resize_during_a_burst_wins() -> None:
+    """The new number is the new original, and the burst begins anew from it."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    assert node.quota() == 75000
+    # kubelet raises the pod, the runtime writes the container, and then we are told.
+    node.set_quota(POD, "80000 100000")
+    node.set_quota(CONTAINER, "80000 100000")
+    throttled(node)
+    assert node.quota() == 80000  # not known yet, so nobody touches it
+    node.know(CONTAINER, "80000 100000")
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (80000, 80000)
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (96000, 96000)
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (80000, 80000)
+
+
+def test_a_resize_to_the_very_value_of_the_burst_wins() -> None:
+    """The files do not change then, but what they go back to does."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.set_quota(POD, "75000 100000")
+    node.set_quota(CONTAINER, "75000 100000")
+    node.know(CONTAINER, "75000 100000")
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (75000, 75000)
+
+
+def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None:
+    """By the record and the journal, before it asks any policy."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+    assert node.quota() == 72000
+    with Journal(str(tmp_path)) as journal:
+        after = PolicyNode(OFF, kernel=node.kernel, journal=journal, state=tmp_path)
+    assert (after.quota(), after.quota(POD)) == (50000, 50000)
+
+
+def test_a_silent_process_leaves_the_values_of_the_other_one_alone(
+    tmp_path: Path,
+) -> None:
+    """Until it has to answer itself."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+        silent = PolicyNode(
+            ON, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+        )
+        throttled(silent, 2)
+        assert node.quota() == 72000
+        silent.plans.set_silent(False)
+        silent.look()
+        assert (node.quota(), node.quota(POD)) == (50000, 50000)
+        assert not (tmp_path / "policies.json").exists()
+
+
+def test_what_another_program_wrote_stays() -> None:
+    """A value that is neither the original nor ours is not overwritten."""
+    node = PolicyNode(ON)
+    throttled(node, 2)
+    node.set_quota(CONTAINER, "33000 100000")
+    throttled(node, 2)
+    assert node.quota() == 33000
+    assert node.policies.counts.actions["quotaBurst", "left"]
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (33000, 50000)
+
+
+@pytest.mark.parametrize("shadow", [True, False])
+def test_without_writing_actions_are_only_counted(*, shadow: bool) -> None:
+    """In shadow mode, and where direct writes are off."""
+    node = PolicyNode(ON + "\nshadow: true" if shadow else ON, writable=shadow)
+    throttled(node, 2)
+    assert node.quota() == 50000
+    assert node.policies.counts.actions == {("quotaBurst", "shown"): 2}
+
+
+def test_events_tell_the_begin_and_the_end() -> None:
+    """And how many changes there were between."""
+    node = PolicyNode(ON)
+    throttled(node, 2)
+    node.configure(OFF)
+    node.background.work()
+    found = [(one.kind, one.text) for one in node.events.since(0)[0]]
+    assert [kind for kind, _ in found] == [EventKind.HELD, EventKind.RELEASED]
+    assert "cpu.max 50000 100000 -> 60000 100000" in found[0][1]
+    assert "2 changes" in found[1][1]
+
+
+def test_the_annotation_switches_it_off_for_one_container() -> None:
+    """As every handler's annotation does."""
+    key = "quota-burst.cgroup2.nri.io/container.app"
+    node = PolicyNode(ON, annotations={key: "off"})
+    throttled(node, 2)
+    assert node.quota() == 50000
+    raised = PolicyNode(ON, annotations={key: "120%"})
+    throttled(raised, 5)
+    assert raised.quota() == 60000
+
+
+def test_two_containers_of_a_pod_share_its_growth() -> None:
+    """The pod grows by the sum, and shrinks by the part of one that ends."""
+    node = PolicyNode(ON, pod_quota="100000 100000")
+    other = f"{POD}/{'fedcba9876543210' * 4}"
+    node.add(other, "25000 50000", "side")
+    node.look()
+    node.runs(0.5, throttled=90)
+    node.runs(0.5, throttled=90, cgroup=other)
+    node.look()
+    # 10000 per 100000, and 5000 per 50000, which is as much.
+    assert (node.quota(), node.quota(other), node.quota(POD)) == (60000, 30000, 120000)
+    node.inventory.drop(other.rpartition("/")[2])
+    node.kernel.remove(other)
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (72000, 122000)
+
+
+def test_a_burst_above_the_quota_that_goes_back_is_lowered_with_it() -> None:
+    """The kernel refuses a quota below the burst."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.kernel.files[f"{POD}/cpu.max.burst"] = "70000"
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+    assert node.kernel.files[f"{POD}/cpu.max.burst"] == "50000"
+
+
+def test_a_busy_node_takes_everything_back() -> None:
+    """At `nodeCpuPercent`, which is 80 here."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.runs(0.5, throttled=90)
+    node.look(node_cpu=0.85)
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
+def test_a_container_that_the_runtime_is_changing_is_left_alone() -> None:
+    """The next interval comes back to it; the end of the process does not wait."""
+    node = PolicyNode(ON)
+    throttled(node)
+    node.pending._starting[CONTAINER.rpartition("/")[2]] = ()
+    throttled(node, 2)
+    assert node.quota() == 60000
+    node.policies.end()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
+def test_without_its_record_nothing_is_raised(tmp_path: Path) -> None:
+    """After a crash nobody could tell whose value it is."""
+    with Journal(str(tmp_path)) as journal:
+        (tmp_path / "policies.json.new").mkdir()
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+        assert node.quota() == 50000
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([1, 2]),
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.3, 0.5, 0.75]),
+            st.sampled_from([0, 0, 5, 90]),
+            st.sampled_from([0.1, 0.1, 0.75, 0.9]),
+        ),
+        max_size=12,
+    ),
+)
+def test_whatever_happens_everything_is_back_when_it_is_switched_off(
+    version: int, intervals: list[tuple[float, int, float]]
+) -> None:
+    """And the quota is within its bounds all the time."""
+    node = PolicyNode(ON.replace("null", "20"), version)
+    for cpus, cut, busy in intervals:
+        node.runs(cpus, cut)
+        node.look(node_cpu=busy)
+        assert 50000 <= node.quota() == node.quota(POD) <= 75000
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
