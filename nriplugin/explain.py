@@ -22,6 +22,7 @@ from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
+from nriplugin.kube.jobs import task_of_manifest
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.pod_qos import qos_class
@@ -142,6 +143,7 @@ class ExplainedPod:
     path: str
     replicas: int | None
     added_annotations: dict[str, str]  # those that a controller adds
+    task: dict[str, object] | None  # what Volcano's scheduler makes of the pod
     pod_group: dict[str, object] | None
     pod_v1: dict[str, str]
     pod_v2: dict[str, str]
@@ -200,11 +202,29 @@ def explain_pod(
         path=pod.path,
         replicas=pod.replicas,
         added_annotations=dict(pod.added),
+        task=_task_of(pod),
         pod_group=_group_of(pod, groups),
         pod_v1=values.v1(),
         pod_v2=values.v2(through_systemd=facts.driver == Driver.SYSTEMD.value),
         warnings=warnings_about_pod(pod),
     )
+
+
+def _task_of(pod: ManifestPod) -> dict[str, object] | None:
+    """Return what the scheduler makes of a pod; None if the pod belongs to no job."""
+    task = task_of_manifest(pod)
+    if not task.job:
+        return None
+    return {
+        "job": task.job,
+        "name": task.member.task,
+        "index": task.member.task_index,
+        "queue": task.member.queue,
+        "priority": task.priority,
+        "best_effort": task.best_effort,
+        "preemptable": task.keys.preemptable,
+        "revocable_zone": task.keys.revocable_zone,
+    }
 
 
 def _group_of(

@@ -51,12 +51,25 @@ def draw_pod(page: Page, pod: ExplainedPod, *, v1: bool, details: bool) -> None:
             *pod.cgroups.items(),
             ("kubelet writes", joined(pod.pod_v1 if v1 else pod.pod_v2)),
         ]
+        if pod.task is not None:
+            rows.append(("task", _task_text(pod.task)))
         if pod.added_annotations:
             rows.append(("annotations", joined(pod.added_annotations)))
         page.table(rows, indent=2)
     for container in pod.containers:
         _draw_container(page, container, details=details)
     page.text("")
+
+
+def _task_text(task: Mapping[str, object]) -> str:
+    """Return what the scheduler makes of a pod, in one line."""
+    name = f"{task['name']} {task['index']}".strip() or "no task"
+    parts = [f"{name} of {task['job']}", f"priority {task['priority']}"]
+    if task["queue"]:
+        parts.append(f"queue {task['queue']}")
+    words = (("best_effort", "best effort"), ("preemptable", "preemptable"))
+    parts += [word for key, word in words if task[key]]
+    return ", ".join(parts)
 
 
 def pod_title(pod: ExplainedPod) -> str:

@@ -17,6 +17,7 @@ from nriplugin.config.file import (
     AdoptSection,
     CheckpointSection,
     DirectWritesSection,
+    PodGroupsSection,
     PoliciesSection,
     RepairSection,
     VerifySection,
@@ -48,6 +49,7 @@ class Config(NamedTuple):
     repair: RepairSection = RepairSection()
     verify: VerifySection = VerifySection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
+    pod_groups: PodGroupsSection = PodGroupsSection()
     policies: PoliciesSection = PoliciesSection()
     direct_writes: DirectWritesSection = DirectWritesSection()
 
@@ -165,11 +167,26 @@ def _compile(
         repair=file.repair,
         verify=file.verify,
         kubelet_checkpoint=file.kubelet_checkpoint,
+        pod_groups=_one_source(file.pod_groups),
         policies=file.policies,
         direct_writes=file.direct_writes,
     )
     enforces = [rule for rule in rules if not rule.settings.shadow]
     return config.in_shadow() if base.shadow and not enforces else config
+
+
+def _one_source(section: PodGroupsSection) -> PodGroupsSection:
+    given = {
+        "file": section.file,
+        "kubeconfig": section.kubeconfig,
+        "inCluster": section.in_cluster,
+    }
+    named = [name for name, value in given.items() if value]
+    if len(named) > 1:
+        raise ConfigError(
+            f"podGroups: {' and '.join(named)}, expected only one of them"
+        )
+    return section
 
 
 def _settings(

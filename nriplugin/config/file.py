@@ -105,6 +105,19 @@ class CheckpointSection(Section, frozen=True, kw_only=True):
     path: Annotated[str, Meta(pattern="^/")] = "/var/lib/kubelet/allocated_pods_state"
 
 
+class PodGroupsSection(Section, frozen=True, kw_only=True):
+    """Where Volcano's PodGroup objects are read; one of the three at most."""
+
+    file: Annotated[str, Meta(pattern="^/")] | None = None
+    kubeconfig: Annotated[str, Meta(pattern="^/")] | None = None
+    in_cluster: bool = False
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there is a source."""
+        return bool(self.file or self.kubeconfig or self.in_cluster)
+
+
 class RuleKeys(Section, frozen=True, kw_only=True):
     """The keys of a rule beside the sections of the handlers."""
 
@@ -124,6 +137,7 @@ class FileKeys(Section, frozen=True, kw_only=True):
     repair: RepairSection = RepairSection()
     direct_writes: DirectWritesSection = DirectWritesSection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
+    pod_groups: PodGroupsSection = PodGroupsSection()
     policies: PoliciesSection = PoliciesSection()
 
 

@@ -7,6 +7,7 @@ decides with. serving.py runs a door with it.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.journal import DATABASE
@@ -22,6 +23,7 @@ from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from nriplugin.cgroup.locate.detect import DetectedNode
+    from nriplugin.config.file import PodGroupsSection
     from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.state.creation_decision import Render
 
@@ -67,8 +69,21 @@ def process_on(
         node.host_root, lifecycle.requests.publish
     )
     lifecycle.requests.watch = process.checkpoint_watch.configure
+    lifecycle.jobs.watch = partial(_watch_groups, process)
     process.driver_evidence = node.driver.rungs[-1].evidence
     return process
+
+
+def _watch_groups(process: DaemonProcess, section: PodGroupsSection) -> None:
+    """Watch PodGroups as a configuration says."""
+    if process.podgroup_watches is None:
+        if not section.enabled:
+            return
+        # Imported only here: most nodes watch none.
+        from nriplugin.daemon.podgroups.watch import PodGroupWatches
+
+        process.podgroup_watches = PodGroupWatches(process.lifecycle.jobs.publish)
+    process.podgroup_watches.configure(section)
 
 
 def _lifecycle_on(

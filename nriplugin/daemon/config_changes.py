@@ -35,6 +35,7 @@ def changes(before: Config | None, after: Config) -> str:
         ("repair", before.repair, after.repair),
         ("verify", before.verify, after.verify),
         ("kubeletCheckpoint", before.kubelet_checkpoint, after.kubelet_checkpoint),
+        ("podGroups", before.pod_groups, after.pod_groups),
     ):
         if was_section != section:
             found.append(f"{name}: {'on' if section.enabled else 'off'}")

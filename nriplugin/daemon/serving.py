@@ -100,6 +100,7 @@ def run_process(
         stack.enter_context(closing(served))
         if process.checkpoint_watch is not None:
             stack.callback(process.checkpoint_watch.stop)
+        stack.callback(_stop_podgroups, process)
         watch = None
         if process.config.path:
             watch = _read_configuration(process, served, notifier)
@@ -127,6 +128,11 @@ def run_process(
         process.lifecycle.events.note(EventKind.STOPPING)
         _log.info("stopping")
     _log.info("stopped after %s", _summary(process))
+
+
+def _stop_podgroups(process: DaemonProcess) -> None:
+    if process.podgroup_watches is not None:
+        process.podgroup_watches.stop()
 
 
 def _read_configuration(

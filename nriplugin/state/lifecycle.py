@@ -32,6 +32,7 @@ from nriplugin.state.creation_decision import decide_creation
 from nriplugin.state.decision_log import DecisionLog
 from nriplugin.state.events import EventKind, EventLog
 from nriplugin.state.inventory import NO_FILES, Inventory
+from nriplugin.state.job_table import JobTable
 from nriplugin.state.learning import Learning
 from nriplugin.state.locating import CgroupLocator
 from nriplugin.state.ownership import Ownership
@@ -127,6 +128,7 @@ class Lifecycle:
         self.corrections = Corrections(self.inventory, self.pending)
         self.requests = AllocatedRequests(self)
         self.locator = CgroupLocator(self.inventory, tree)
+        self.jobs = JobTable(self)
         self.protection = ProtectionChecks(tree, scheduler, self.locator)
         self.readback = UpdateReadback(
             self.plans, self.pending, self.corrections, self.writer_opening.open
@@ -219,6 +221,7 @@ class Lifecycle:
             self.config = config
             self.shadow.configure(config.engine)
             self.requests.configure(config.checkpoint_path)
+            self.jobs.configure(config.pod_groups)
             self.policies.configure(self.scheduler, config)
 
     def effective(self, config: Config) -> Config:

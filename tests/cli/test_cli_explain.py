@@ -465,11 +465,14 @@ def test_workloads_of_operators_are_explained() -> None:
     assert "PodGroup ml/train-5f3c\n  min members     3\n" in text
     details = explain("--details", "-", stdin=WORKLOADS).stdout
     assert "scheduling.k8s.io/group-name train-5f3c" in details
+    assert "worker 0 of ml/train-5f3c, priority 1, queue " in details
     assert "container debug (ephemeral)" in text
     done = explain("--json", "-", stdin=WORKLOADS)
     train, mnist = json.loads(done.stdout)["pods"]
     assert (train["replicas"], train["qos_class"]) == (2, "Guaranteed")
     assert train["added_annotations"]["volcano.sh/task-spec"] == "worker"
+    assert train["task"]["job"] == "ml/train-5f3c"
+    assert (train["task"]["name"], train["task"]["priority"]) == ("worker", 1)
     assert train["pod_group"]["min_member"] == 3
     assert train["pod_v1"]["cpu.cfs_quota_us"] == "100000"
     assert train["pod_v2"]["cpu.weight"] == "39"

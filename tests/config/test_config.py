@@ -54,7 +54,7 @@ def test_every_key() -> None:
           swap: 0
           oomGroup: true
         cpuBurst: {enabled: true, percent: 20}
-        cpuQoS: {enabled: true, level: BE, equivalent: weight}
+        cpuQoS: {enabled: true, level: BE, equivalent: weight, preemptable: LS}
         memoryQoSLevel:
           {enabled: true, level: LC, equivalent: false, throttlingFactor: 0.5}
         unifiedAnnotations: {enabled: true, allowed: [pids.max]}
@@ -79,7 +79,10 @@ def test_every_key() -> None:
     )
     assert base.of(CPUBurstSettings) == CPUBurstSettings(enabled=True, percent=20)
     assert base.of(CPUQoSSettings) == CPUQoSSettings(
-        enabled=True, level=QoSLevel.BE, equivalent=Equivalent.WEIGHT
+        enabled=True,
+        level=QoSLevel.BE,
+        equivalent=Equivalent.WEIGHT,
+        preemptable=QoSLevel.LS,
     )
     assert base.of(MemoryQoSLevelSettings) == MemoryQoSLevelSettings(
         enabled=True, level=QoSLevel.LC, equivalent=False, factor_ppm=500_000
@@ -162,6 +165,11 @@ def test_every_key() -> None:
             "cpuBurst: {percent: 0}",
             r"cpuBurst.percent: 0, expected a whole number from 1",
         ),
+        (
+            "podGroups: {file: /a, inCluster: true}",
+            r"x.yaml: podGroups: file and inCluster, expected only one of them",
+        ),
+        ("podGroups: {kubeconfig: a}", r"podGroups.kubeconfig: \"a\", expected"),
         (
             "cpuBurst: {percent: 1, microseconds: 1}",
             r"cpuBurst: percent and microseconds, expected only one",

@@ -33,6 +33,7 @@ from nriplugin.doors.nri.messages import (
     read_existing,
     read_kept_pod,
     read_pod,
+    score_in_job,
 )
 from nriplugin.doors.nri.responses import update_response
 from nriplugin.engine.decide import decide_update
@@ -383,4 +384,7 @@ def _new_entry(
         time(),
         decided.shadow,
         container.allocated_request_bytes,
+        "",  # missed
+        NO_FILES,  # lacks
+        score_in_job(message, pod),
     )

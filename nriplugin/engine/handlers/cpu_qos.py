@@ -20,6 +20,7 @@ from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.idle import FILE as IDLE
 from nriplugin.engine.idle import make_idle
 from nriplugin.engine.qos_level import KEY, VOLCANO_KEY, QoSLevel, qos_level
+from nriplugin.kube.podgroup import PREEMPTABLE_KEY
 
 if TYPE_CHECKING:
     from nriplugin.engine.context import HandlerContext
@@ -60,12 +61,13 @@ class CPUQoSSettings(NamedTuple):
     enabled: bool = False
     fail: bool = False
     level: QoSLevel | None = None
+    preemptable: QoSLevel | None = None  # the level of a pod that Volcano may preempt
     equivalent: Equivalent = Equivalent.IDLE
 
 
 def decide_cpu_qos(context: HandlerContext, settings: CPUQoSSettings) -> None:
     """Send or write cpu.qos_level; else cpu.idle or the least weight for BE."""
-    found = qos_level(context, NAME, settings.level)
+    found = qos_level(context, NAME, settings.level, settings.preemptable)
     if found is None:
         return
     level, source = found
@@ -124,8 +126,10 @@ CPU_QOS = Handler(
     decide_cpu_qos,
     options=(
         Option("level", QoSLevel, nullable=True),
+        Option("preemptable", QoSLevel, nullable=True),
         Option("equivalent", Equivalent),
     ),
     annotations=(KEY,),
-    foreign_annotations=(VOLCANO_KEY,),
+    foreign_annotations=(VOLCANO_KEY, PREEMPTABLE_KEY),
+    foreign_labels=(PREEMPTABLE_KEY,),
 )
