@@ -188,6 +188,18 @@ class PolicyRecord:
         return True
 
 
+def difference(file: str, old: str, new: str) -> str | None:
+    """Return by how much a file's value has changed, for `grown`; None if unknown."""
+    before, _, old_period = old.partition(" ")
+    after, _, period = new.partition(" ")
+    if not (before.isdecimal() and after.isdecimal()):
+        return None
+    if file != "cpu.max":
+        return str(int(after) - int(before))
+    in_new_period = int(before) * int(period or "100000") // int(old_period or "100000")
+    return f"{int(after) - in_new_period} {period or '100000'}"
+
+
 def grown(file: str, original: str, growths: Sequence[str]) -> str | None:
     """Return the pod's value that makes room for growths; None if it has no limit."""
     amount, _, rest = original.partition(" ")

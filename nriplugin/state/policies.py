@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.engine.decision import Level
 from nriplugin.engine.model import Container, Pod
+from nriplugin.engine.policies import PolicyAnswer
 from nriplugin.engine.policy_settings import (
     ContainerPolicies,
     all_policies_on,
@@ -36,6 +37,7 @@ from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_samples import PolicySampler
 from nriplugin.node.policy_writes import Target, held_value, paths_of
 from nriplugin.state.policy_holds import (
+    FAILED,
     NO_HOLDS,
     SHOWN,
     PolicyCounts,
@@ -217,6 +219,9 @@ class Policies:
         except JournalError as exc:
             _log.warning("policies: %s", exc)
             return
+        for one in found:
+            if one.action is Action.FAILED:
+                _log.warning("policies: %s: %s", one.path, one.reason)
         back = sum(one.action is Action.RESTORED for one in found)
         _log.info("policies: %d values of an earlier process put back", back)
         self._record.store(frozenset())
@@ -246,6 +251,8 @@ class Policies:
             state.cgroup = self._locator.cgroup_of(entry) or ""
             original = originals_of(entry, plan.facts)
             if original != state.original:
+                pod = entry.pod_cgroup or ""
+                self._writing.resized(pod, state.original, original)
                 state.original = original
                 state.begin_anew()
         if state.plan is not plan or state.entry.pod is not entry.pod:
@@ -292,7 +299,16 @@ class Policies:
         triggers: list[tuple[str, Trigger]] = []
         for name, policy, settings in policies.on:
             before = state.states.get(name)
-            answer = policy.decide(settings, before, state.sample, sample, node)
+            try:
+                answer = policy.decide(settings, before, state.sample, sample, node)
+            except Exception as exc:  # noqa: BLE001 - a defect of one policy
+                # Its values go back, and the others do their work.
+                self.counts.actions[name, FAILED] += 1
+                self._limited.log(
+                    *(logging.ERROR, "policies: %s: %s: %r"),
+                    *(name, state.entry.path, exc),
+                )
+                answer = PolicyAnswer(None)
             state.states[name] = answer.state
             state.reasons[name] = answer.unable or answer.reason
             self._tell_unable(name, answer.unable)

@@ -36,6 +36,9 @@ class HeldFile(NamedTuple):
     since: float  # seconds since 1970
     reason: str  # of the last change
     changes: int = 1
+    # Of a pod: the original before kubelet wrote another one while the file was held.
+    # It tells whether a resize is in the original already.
+    first: str = ""
 
 
 class Wanted(NamedTuple):

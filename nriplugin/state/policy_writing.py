@@ -16,6 +16,7 @@ from nriplugin.cgroup.writing.kernel_text import equal
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_writes import (
     Target,
+    difference,
     grown,
     held_value,
     paths_of,
@@ -114,6 +115,25 @@ class PolicyWriting:
         for place in [*self._paths]:
             if place[0] not in containers and place[0] not in self.pods:
                 del self._paths[place]
+
+    def resized(
+        self, pod: str, was: Mapping[str, str], become: Mapping[str, str]
+    ) -> None:
+        """Follow the resize of a container in the originals of its pod.
+
+        kubelet resizes the pod by as much. Its new value may be just the one that the
+        pod holds because of a policy, so the file alone does not show it.
+        """
+        holds = dict(self.pods.get(pod, NO_HOLDS))
+        for file, hold in holds.items():
+            delta = difference(file, was.get(file, ""), become.get(file, ""))
+            original = delta and grown(file, hold.original, [delta])
+            if hold.original != hold.first:
+                original = hold.original  # kubelet's value was seen in the file
+            if original and not original.startswith(("-", "0")):
+                holds[file] = hold._replace(original=original, first=original)
+        if holds:
+            self.pods[pod] = holds
 
     def _write(
         self,
@@ -270,6 +290,14 @@ def _held(hold: HeldFile | None, one: _Due, now: str) -> HeldFile:
     assert one.wanted is not None
     policy, value, reason = one.wanted
     if hold is None:
-        return HeldFile(policy, value, now, one.original, time(), reason)
-    changes = hold.changes + (hold.asked != value)
-    return HeldFile(policy, value, now, one.original, hold.since, reason, changes)
+        return HeldFile(
+            *(policy, value, now, one.original, time(), reason), first=one.original
+        )
+    return hold._replace(
+        policy=policy,
+        asked=value,
+        value=now,
+        original=one.original,
+        reason=reason,
+        changes=hold.changes + (hold.asked != value),
+    )

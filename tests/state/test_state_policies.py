@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +11,13 @@ from support.policies import PolicyNode
 from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.engine.policy_settings import ContainerPolicies
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from nriplugin.engine.policies import PolicyAnswer
 
 ON = "quotaBurst: {enabled: true, percent: 150, periodSeconds: null}"
 OFF = "{}"
@@ -94,6 +97,18 @@ def test_a_resize_during_a_burst_wins() -> None:
     node.configure(OFF)
     node.background.work()
     assert (node.quota(), node.quota(POD)) == (80000, 80000)
+
+
+def test_a_resize_to_the_very_value_of_the_burst_wins() -> None:
+    """The files do not change then, but what they go back to does."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.set_quota(POD, "75000 100000")
+    node.set_quota(CONTAINER, "75000 100000")
+    node.know(CONTAINER, "75000 100000")
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (75000, 75000)
 
 
 def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None:
@@ -216,6 +231,23 @@ def test_a_container_that_the_runtime_is_changing_is_left_alone() -> None:
     assert node.quota() == 60000
     node.policies.end()
     assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
+def test_a_defect_of_a_policy_takes_its_values_back() -> None:
+    """It is counted, and the loop goes on."""
+
+    def fail(*_: Any) -> PolicyAnswer:
+        raise ZeroDivisionError
+
+    node = PolicyNode(ON)
+    throttled(node)
+    [state] = node.policies._states.values()
+    [one] = state.policies.on
+    broken = one._replace(policy=one.policy._replace(decide=fail))
+    state.policies = ContainerPolicies((broken,))
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+    assert node.policies.counts.actions["quotaBurst", "failed"] == 1
 
 
 def test_without_its_record_nothing_is_raised(tmp_path: Path) -> None:
