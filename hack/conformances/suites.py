@@ -202,6 +202,11 @@ SUITES = {
             "test_kubernetes_memory_qos.py",
         ),
         _own(
+            "own-capacity",
+            "`nriplugin capacity` on nodes with a kubelet, with both drivers",
+            "test_kubernetes_capacity.py",
+        ),
+        _own(
             "own-churn",
             "a hundred pods come and go, beside 50 daemon-reloads and restarts",
             "test_kubernetes_churn.py",
