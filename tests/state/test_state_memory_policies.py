@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from errno import EAGAIN, EINVAL
+from errno import EAGAIN, EINVAL, EIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -184,6 +184,20 @@ def test_pressure_and_refaults_stop_it_at_once() -> None:
         assert taken(node) == []
         rest(node, use=72 * MIB)
         assert taken(node)
+
+
+def test_without_a_sample_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trigger is for one look: what was asked for earlier is not done again."""
+    node = cached()
+    rest(node, use=80 * MIB)
+    assert taken(node)
+
+    def fail(*_: object) -> None:
+        raise CgroupError("read", "memory.current", None, EIO)
+
+    monkeypatch.setattr(node.policies.sampler, "container", fail)
+    node.look()
+    assert taken(node) == []
 
 
 def refusing(node: PolicyNode, errno: int) -> None:
