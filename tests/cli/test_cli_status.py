@@ -53,8 +53,8 @@ def test_the_page_has_every_section(daemon: ControlDaemon, capsys: Captured) -> 
     labels = [line[:15].strip() for line in page.splitlines() if line[:1].isupper()]
     assert labels == [
         *("Runtime", "Configuration", "Node", "Handlers", "Containers", "Requests"),
-        *("Refusals", "Direct writes", "Verification", "Shadow", "Gaps", "Serving"),
-        "Process",
+        *("Refusals", "Direct writes", "Verification", "Policies", "Shadow", "Gaps"),
+        *("Serving", "Process"),
     ]
     for text in (
         "nriplugin 0.1.0: healthy, ready",
