@@ -5,10 +5,12 @@ The daemons, on the real runtime library, with cgroups of plain files:
 core          `--control off --http off`
 metrics       `--control off`, scraped
 everything    control API and HTTP; scraped, asked for its status, and watched
-handlers      everything, and every handler of the configuration is on
+handlers      everything, and every handler that decides is on
+policies      handlers, and those are on that act while containers run, every second
 go            the conversions alone, on the Go library's plugin side
 
-Memory is read after a Synchronize with 500 containers and 500 more that are made,
+`policy_ms` is the CPU time of one look at all containers by the policies. Memory is read
+after a Synchronize with 500 containers and 500 more that are made,
 started, stopped and removed. Requests are timed in turns, with the same containers;
 during the turns of `everything` a process scrapes the metrics every second and watches
 the events. Every figure is the median over the turns; every share is the median of the
@@ -41,6 +43,7 @@ CONTAINERS = 500
 REQUEST_BYTES = 3000
 WARM_UP = 300
 SCRAPES = 5
+LOOKS = 5
 TARGETS_MB = {"core": 24, "metrics": 34, "everything": 50}
 TARGET_SHARE = 0.03
 WIDTHS = (14, 16)  # of the first column and of the others
@@ -55,6 +58,12 @@ cpuBurst: {enabled: true, percent: 50}
 cpuQoS: {enabled: true, level: BE}
 adopt: {enabled: true}
 repair: {enabled: true}
+"""
+
+# Every policy that acts while containers run.
+POLICIES = """
+policies: {intervalSeconds: 1}
+quotaBurst: {enabled: true}
 """
 
 # As tests/interop/go/runtime/synthetic.go names them.
@@ -101,6 +110,7 @@ class Bench:
         self._syncs = 0
         make_v2(directory / "cgroup", cgroups())
         (directory / "config.yaml").write_text(HANDLERS)
+        (directory / "policies.yaml").write_text(HANDLERS + POLICIES)
         control = f"unix://{directory}/c.sock"
         http = f"127.0.0.1:{free_port()}"
         core = nriplugin_command(
@@ -109,6 +119,7 @@ class Bench:
         command = list(core)
         everything = [*command, "--http", http, "--control", control]
         config = ("--config", str(directory / "config.yaml"))
+        policies = ("--config", str(directory / "policies.yaml"))
         state = ("--state-dir", str(directory / "state"))
         stub = str(peers / f"stubplugin-{runtime.version}")
         self.daemons = {
@@ -116,6 +127,7 @@ class Bench:
             "metrics": Daemon([*command, "--http", http], http=http),
             "everything": Daemon(everything, control, http),
             "handlers": Daemon([*everything, *config, *state], control, http),
+            "policies": Daemon([*everything, *policies, *state], control, http),
             "go": Daemon([stub, "-socket-path", runtime.socket, "-idx", "99"]),
         }
 
@@ -152,7 +164,8 @@ class Bench:
                 if daemon.control:
                     status(daemon.control)
                 time.sleep(0.5)
-                return {
+                looks = look_ms(daemon.control) if name == "policies" else {}
+                return looks | {
                     "rss_mb": child.memory_kib() / 1024,
                     "pss_mb": child.pss_kib() / 1024,
                     "threads": child.threads(),
@@ -165,6 +178,16 @@ class Bench:
         with self._running(name), watching(daemon):
             percentiles = quantiles(self._requests(count), n=100)
         return {f"p{percent}_us": percentiles[percent - 1] for percent in (50, 90, 99)}
+
+
+def look_ms(address: str) -> Figures:
+    """Return the CPU time of one look at all containers."""
+    begin = now = status(address).policies
+    while now.looks < begin.looks + LOOKS:
+        time.sleep(0.5)
+        now = status(address).policies
+    spent_s = now.cpu_seconds - begin.cpu_seconds
+    return {"policy_ms": spent_s / (now.looks - begin.looks) * 1000}
 
 
 @contextmanager
@@ -205,7 +228,7 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
             memory[name] = medians([bench.memory(name) for _ in range(3)])
             if name in TARGETS_MB:
                 memory[name]["target_mb"] = TARGETS_MB[name]
-        timed = ("core", "metrics", "everything", "go")
+        timed = ("core", "metrics", "everything", "handlers", "policies", "go")
         turns: dict[str, list[Figures]] = {name: [] for name in timed}
         for number in range(args.turns):
             say(f"turn {number + 1} of {args.turns}: {args.requests} requests each")

@@ -64,6 +64,7 @@ class StatusResponse(google.protobuf.message.Message):
     WITHDRAWN_FIELD_NUMBER: builtins.int
     CONTROL_ADDRESS_FIELD_NUMBER: builtins.int
     HTTP_ADDRESS_FIELD_NUMBER: builtins.int
+    POLICIES_FIELD_NUMBER: builtins.int
     version: builtins.str
     door: builtins.str
     """nri or cri"""
@@ -109,6 +110,8 @@ class StatusResponse(google.protobuf.message.Message):
     def shadow(self) -> Global___ShadowStatus: ...
     @property
     def process(self) -> Global___ProcessStatus: ...
+    @property
+    def policies(self) -> Global___PoliciesStatus: ...
     def __init__(
         self,
         *,
@@ -134,9 +137,10 @@ class StatusResponse(google.protobuf.message.Message):
         withdrawn: builtins.bool = ...,
         control_address: builtins.str = ...,
         http_address: builtins.str = ...,
+        policies: Global___PoliciesStatus | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "node", b"node", "process", b"process", "runtime", b"runtime", "shadow", b"shadow", "verification", b"verification"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "control_address", b"control_address", "door", b"door", "groups", b"groups", "handlers", b"handlers", "healthy", b"healthy", "http_address", b"http_address", "late_answers", b"late_answers", "node", b"node", "operations", b"operations", "pid", b"pid", "problems", b"problems", "process", b"process", "ready", b"ready", "runtime", b"runtime", "shadow", b"shadow", "started_at", b"started_at", "verification", b"verification", "version", b"version", "withdrawn", b"withdrawn", "writes", b"writes"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "node", b"node", "policies", b"policies", "process", b"process", "runtime", b"runtime", "shadow", b"shadow", "verification", b"verification"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "control_address", b"control_address", "door", b"door", "groups", b"groups", "handlers", b"handlers", "healthy", b"healthy", "http_address", b"http_address", "late_answers", b"late_answers", "node", b"node", "operations", b"operations", "pid", b"pid", "policies", b"policies", "problems", b"problems", "process", b"process", "ready", b"ready", "runtime", b"runtime", "shadow", b"shadow", "started_at", b"started_at", "verification", b"verification", "version", b"version", "withdrawn", b"withdrawn", "writes", b"writes"]) -> None: ...
 
 Global___StatusResponse: typing_extensions.TypeAlias = StatusResponse
 
@@ -516,6 +520,90 @@ class ShadowStatus(google.protobuf.message.Message):
 Global___ShadowStatus: typing_extensions.TypeAlias = ShadowStatus
 
 @typing.final
+class PoliciesStatus(google.protobuf.message.Message):
+    """The handlers that act while containers run."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    INTERVAL_SECONDS_FIELD_NUMBER: builtins.int
+    LAST_AT_FIELD_NUMBER: builtins.int
+    CPU_SECONDS_FIELD_NUMBER: builtins.int
+    SHOWN_BECAUSE_FIELD_NUMBER: builtins.int
+    POLICIES_FIELD_NUMBER: builtins.int
+    LOOKS_FIELD_NUMBER: builtins.int
+    interval_seconds: builtins.float
+    """0 while none is on"""
+    last_at: builtins.float
+    cpu_seconds: builtins.float
+    """that the daemon has spent on them"""
+    shown_because: builtins.str
+    """why nothing is written; empty if values are"""
+    looks: builtins.int
+    """how often containers were measured"""
+    @property
+    def policies(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___PolicyStatus]: ...
+    def __init__(
+        self,
+        *,
+        interval_seconds: builtins.float = ...,
+        last_at: builtins.float = ...,
+        cpu_seconds: builtins.float = ...,
+        shown_because: builtins.str = ...,
+        policies: collections.abc.Iterable[Global___PolicyStatus] | None = ...,
+        looks: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["cpu_seconds", b"cpu_seconds", "interval_seconds", b"interval_seconds", "last_at", b"last_at", "looks", b"looks", "policies", b"policies", "shown_because", b"shown_because"]) -> None: ...
+
+Global___PoliciesStatus: typing_extensions.TypeAlias = PoliciesStatus
+
+@typing.final
+class PolicyStatus(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    CONTAINERS_FIELD_NUMBER: builtins.int
+    HOLDING_FIELD_NUMBER: builtins.int
+    ACTIONS_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """of the handler"""
+    containers: builtins.int
+    """for which it is on"""
+    holding: builtins.int
+    """of which a file holds its value now"""
+    @property
+    def actions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___OutcomeCount]: ...
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        containers: builtins.int = ...,
+        holding: builtins.int = ...,
+        actions: collections.abc.Iterable[Global___OutcomeCount] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actions", b"actions", "containers", b"containers", "holding", b"holding", "name", b"name"]) -> None: ...
+
+Global___PolicyStatus: typing_extensions.TypeAlias = PolicyStatus
+
+@typing.final
+class OutcomeCount(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OUTCOME_FIELD_NUMBER: builtins.int
+    COUNT_FIELD_NUMBER: builtins.int
+    outcome: builtins.str
+    """set, restored, failed, shown or left"""
+    count: builtins.int
+    def __init__(
+        self,
+        *,
+        outcome: builtins.str = ...,
+        count: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["count", b"count", "outcome", b"outcome"]) -> None: ...
+
+Global___OutcomeCount: typing_extensions.TypeAlias = OutcomeCount
+
+@typing.final
 class ProcessStatus(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -650,6 +738,7 @@ class FileWhy(google.protobuf.message.Message):
     SOURCE_FIELD_NUMBER: builtins.int
     CONFIDENCE_FIELD_NUMBER: builtins.int
     VERDICT_FIELD_NUMBER: builtins.int
+    HOLD_FIELD_NUMBER: builtins.int
     file: builtins.str
     now: builtins.str
     """what the kernel holds; empty if the file cannot be read"""
@@ -663,6 +752,10 @@ class FileWhy(google.protobuf.message.Message):
     confidence: builtins.str
     verdict: builtins.str
     """one sentence if `now` differs from `decided`"""
+    @property
+    def hold(self) -> Global___PolicyHold:
+        """set if a policy holds the file"""
+
     def __init__(
         self,
         *,
@@ -676,10 +769,50 @@ class FileWhy(google.protobuf.message.Message):
         source: builtins.str = ...,
         confidence: builtins.str = ...,
         verdict: builtins.str = ...,
+        hold: Global___PolicyHold | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["confidence", b"confidence", "decided", b"decided", "file", b"file", "handler", b"handler", "native", b"native", "now", b"now", "rule", b"rule", "source", b"source", "unreadable_because", b"unreadable_because", "verdict", b"verdict"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["hold", b"hold"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["confidence", b"confidence", "decided", b"decided", "file", b"file", "handler", b"handler", "hold", b"hold", "native", b"native", "now", b"now", "rule", b"rule", "source", b"source", "unreadable_because", b"unreadable_because", "verdict", b"verdict"]) -> None: ...
 
 Global___FileWhy: typing_extensions.TypeAlias = FileWhy
+
+@typing.final
+class PolicyHold(google.protobuf.message.Message):
+    """A file that holds another value for a while, because a policy wants it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    ORIGINAL_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    CHANGES_FIELD_NUMBER: builtins.int
+    SHOWN_FIELD_NUMBER: builtins.int
+    WANTS_FIELD_NUMBER: builtins.int
+    policy: builtins.str
+    since: builtins.float
+    original: builtins.str
+    """what the file goes back to"""
+    reason: builtins.str
+    """of the last change"""
+    changes: builtins.int
+    shown: builtins.bool
+    """it is for show alone: nothing was written"""
+    wants: builtins.str
+    def __init__(
+        self,
+        *,
+        policy: builtins.str = ...,
+        since: builtins.float = ...,
+        original: builtins.str = ...,
+        reason: builtins.str = ...,
+        changes: builtins.int = ...,
+        shown: builtins.bool = ...,
+        wants: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["changes", b"changes", "original", b"original", "policy", b"policy", "reason", b"reason", "shown", b"shown", "since", b"since", "wants", b"wants"]) -> None: ...
+
+Global___PolicyHold: typing_extensions.TypeAlias = PolicyHold
 
 @typing.final
 class WatchRequest(google.protobuf.message.Message):

@@ -46,6 +46,8 @@ _TONES = {
     EventKind.DISCONNECTED: Tone.BAD,
     EventKind.ADOPTED: Tone.GOOD,
     EventKind.REPAIRED: Tone.GOOD,
+    EventKind.HELD: Tone.WARNING,
+    EventKind.RELEASED: Tone.GOOD,
     EventKind.RELOADED: Tone.GOOD,
     EventKind.CONNECTED: Tone.GOOD,
 }

@@ -123,6 +123,33 @@ def draw_verification(
     _table_of_numbers(page, [titles(*names), *rows])
 
 
+def draw_policies(page: Page, found: control.PoliciesStatus, now: float) -> None:
+    """Add what the handlers do that act while containers run."""
+    page.section("Policies", INDENT)
+    if not found.interval_seconds:
+        page.text("off: no handler acts while containers run")
+    else:
+        last = f"last {moment(found.last_at, now)}" if found.last_at else "not yet"
+        page.text(f"every {lasting(found.interval_seconds)}, {last}")
+        if found.shown_because:
+            page.text(
+                Toned("nothing is written:", Tone.WARNING), f"{found.shown_because}"
+            )
+    outcomes = list(
+        dict.fromkeys(
+            action.outcome for one in found.policies for action in one.actions
+        )
+    )
+    rows = [titles("policy", "containers", "holding", *outcomes)]
+    for one in found.policies:
+        counts = {action.outcome: action.count for action in one.actions}
+        if one.containers or counts:
+            numbers = [one.containers, one.holding]
+            numbers += [counts.get(outcome, 0) for outcome in outcomes]
+            rows.append((one.name, *map(str, numbers)))
+    _table_of_numbers(page, rows)
+
+
 def draw_shadow(page: Page, shadow: control.ShadowStatus) -> None:
     """Add what enforcing would change."""
     page.section("Shadow", INDENT)

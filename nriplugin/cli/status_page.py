@@ -14,6 +14,7 @@ from nriplugin.cli.status_counters import (
     counts_of,
     draw_containers,
     draw_gaps,
+    draw_policies,
     draw_refusals,
     draw_requests,
     draw_shadow,
@@ -44,6 +45,7 @@ def draw_status(
     draw_refusals(page, status.handlers)
     draw_writes(page, status.writes)
     draw_verification(page, status.verification, now)
+    draw_policies(page, status.policies, now)
     draw_shadow(page, status.shadow)
     draw_gaps(page, status.runtime)
     _serving(page, status)

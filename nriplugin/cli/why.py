@@ -70,7 +70,7 @@ def draw_container(page: Page, one: control.ContainerWhy, now: float) -> None:
     page.table(_header(one, now))
     page.text("")
     if one.files:
-        notes = [(), *(_notes(file) for file in one.files)]
+        notes = [(), *(_notes(file, now) for file in one.files)]
         page.table([TITLES, *map(_row, one.files)], notes=notes)
     else:
         page.text("nothing was decided for this container")
@@ -98,7 +98,7 @@ def _row(file: control.FileWhy) -> tuple[str, ...]:
     return (file.file, now, file.decided or "-", file.native or "-")
 
 
-def _notes(file: control.FileWhy) -> list[str]:
+def _notes(file: control.FileWhy, now: float) -> list[str]:
     """Return who decided and why, and what is wrong."""
     sure = file.confidence in ("", _EXACT)
     source = f"{file.source} ({file.confidence})" if not sure else file.source
@@ -109,9 +109,24 @@ def _notes(file: control.FileWhy) -> list[str]:
         notes.append(Toned(said, Tone.FAINT))
     if file.unreadable_because:
         notes.append(Toned(f"cannot be read: {file.unreadable_because}", Tone.WARNING))
+    if file.HasField("hold"):
+        notes.append(Toned(_hold(file.hold, now), Tone.WARNING))
     if file.verdict:
         notes.append(Toned(file.verdict, Tone.BAD))
     return notes
+
+
+def _hold(hold: control.PolicyHold, now: float) -> str:
+    """Return a sentence about the policy that holds a file."""
+    if hold.shown:
+        return (
+            f"{hold.policy} would hold {hold.wants}, and writes nothing: {hold.reason}"
+        )
+    times = "once" if hold.changes == 1 else f"{hold.changes} times"
+    return (
+        f"held by {hold.policy} since {moment(hold.since, now)}, changed {times}: "
+        f"{hold.reason}; it goes back to {hold.original}"
+    )
 
 
 def _draw_list(page: Page, title: str, texts: Sequence[str], tone: Tone | None) -> None:

@@ -98,11 +98,15 @@ def _lifecycle_on(
     unwritable = ""
     if read_only:
         unwritable = "--read-only was given"
-    elif facts.cgroup_version != 2:
-        unwritable = f"this node has cgroup v{facts.cgroup_version}"
-    elif not facts.writable:
+    elif not node.writable():
         unwritable = f"{node.cgroup_root} cannot be written by this process"
     may_write = not unwritable
+    if may_write and facts.cgroup_version != 2:
+        # Only if the writer is never opened is this text shown.
+        unwritable = (
+            f"this node has cgroup v{facts.cgroup_version}, and no handler is on that "
+            "acts while containers run"
+        )
 
     def open_writer() -> DirectWriter:
         # Imported only here: most nodes need no direct writes, and so no journal.

@@ -30,6 +30,7 @@ from nriplugin.daemon.metric_encoding import (
     floatToGoString,
 )
 from nriplugin.daemon.metric_families import counter, counters, gauge, info
+from nriplugin.daemon.policy_metrics import policy_metrics
 from nriplugin.daemon.usage_totals import UsageTotals
 from nriplugin.request_stats import BOUNDS_S
 
@@ -76,6 +77,7 @@ class _DaemonCollector:
         yield from _configuration_metrics(self._process)
         yield from container_metrics(lifecycle)
         yield from file_metrics(lifecycle)
+        yield from policy_metrics(lifecycle)
         self._usage.refresh()
         yield from usage_metrics(self._usage)
 

@@ -22,6 +22,7 @@ from nriplugin.daemon.control_service import SERVICE as CONTROL
 from nriplugin.daemon.health import live, ready
 from nriplugin.daemon.http_service import SERVICE as HTTP
 from nriplugin.daemon.plain import valid_text
+from nriplugin.daemon.policy_status import policies_status
 from nriplugin.engine.handlers import table
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def status_of(process: DaemonProcess, by: str = "") -> control.StatusResponse:
         verification=_verification(lifecycle),
         shadow=_shadow(lifecycle),
         process=_process_status(process),
+        policies=policies_status(process),
         withdrawn=process.withdrawn,
         control_address=valid_text(process.addresses.get(CONTROL, "")),
         http_address=valid_text(process.addresses.get(HTTP, "")),

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 from nriplugin.api import control_pb2 as control
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.daemon.plain import valid_text
+from nriplugin.daemon.policy_status import hold_message, hold_of
 from nriplugin.daemon.unrecorded import decided_now, given_resources, native_values
 from nriplugin.engine.explicit import UNSET
 from nriplugin.engine.provenance import UNKNOWN
 from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import CgroupError, NRIPluginError
+from nriplugin.node.policy_writes import held_value
 from nriplugin.state.inventory import EntryState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from nriplugin.daemon.process import DaemonProcess
     from nriplugin.daemon.unrecorded import DecidedNow
@@ -104,6 +106,7 @@ class _ContainerReasons:
         if summary is None and self._now is not None:
             summary = self._now.summary
         files = [self._file(file) for file in self._file_names()]
+        files += self._files_of_pod()
         self._advise()
         return control.ContainerWhy(
             id=entry.id,
@@ -127,10 +130,25 @@ class _ContainerReasons:
         entry = self._entry
         summary = entry.decision or (self._now.summary if self._now else None)
         first = list(summary.files) if summary else []
-        others = {*entry.files, *entry.outdated, *entry.others}.difference(first)
+        held = self._lifecycle.policies.held_by(entry.id)
+        others = {*entry.files, *entry.outdated, *entry.others, *held}
+        others.difference_update(first)
         if not entry.ours:
             others.update(entry.lacks.keys() - set(first))
         return first + sorted(others)
+
+    def _files_of_pod(self) -> Iterator[control.FileWhy]:
+        """Yield the files of the pod's cgroup that hold a policy's value."""
+        tree, pod = self._lifecycle.tree, self._entry.pod_cgroup
+        if tree is None or pod is None:
+            return
+        for file, hold in self._lifecycle.policies.pod_held_by(pod).items():
+            yield control.FileWhy(
+                file=f"{file} of the pod",
+                now=held_value(tree, pod, file) or "",
+                native=hold.original,
+                hold=hold_message(hold),
+            )
 
     def _file(self, file: str) -> control.FileWhy:
         entry = self._entry
@@ -150,7 +168,10 @@ class _ContainerReasons:
             message.source = "set by another plugin or a user"
         elif file in entry.files:
             message.source = "the record of an earlier decision"
-        if now is not None:
+        hold = hold_of(self._lifecycle, entry, file)
+        if hold is not None:
+            message.hold.CopyFrom(hold)
+        if now is not None and (hold is None or hold.shown):
             message.verdict = self._verdict(file, now, message.decided)
         return message
 

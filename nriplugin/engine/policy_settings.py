@@ -6,12 +6,22 @@ container's annotations. Nothing here is on the request path.
 
 from __future__ import annotations
 
+from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nriplugin.engine.handlers import table
 from nriplugin.engine.rules import select
-from nriplugin.kube.annotations import NONE, read_annotations
+from nriplugin.kube.annotations import (
+    MAX_VALUE,
+    NONE,
+    SUFFIX,
+    ours,
+    read_annotations,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nriplugin.engine.model import Container, Pod
     from nriplugin.engine.policies import Measure, RunTimePolicy
     from nriplugin.engine.settings import EngineConfig, Settings
@@ -86,6 +96,34 @@ def all_needs(config: EngineConfig) -> frozenset[Measure]:
             for handler, _ in settings.handlers
             if handler.at_run_time is not None
         )
+    )
+
+
+def annotations_of_policies(
+    annotations: Mapping[str, str],
+) -> tuple[tuple[str, str], ...]:
+    """Return those of a pod's annotations that a policy reads, on or off.
+
+    A value that is too long is cut, and stays too long for any use.
+    """
+    keys = {
+        key
+        for handler in table.HANDLERS
+        if handler.at_run_time is not None
+        for key in handler.annotations
+    }
+    return tuple(
+        (intern(key), intern(value[: MAX_VALUE + 1]))
+        for key, value in ours(annotations)
+        if key.partition(SUFFIX)[0] in keys
+    )
+
+
+def needs_texts(config: EngineConfig) -> bool:
+    """Return whether rules look at labels, or at annotations of other projects."""
+    matches = [rule.match for rule in config.rules]
+    return any(
+        match.labels or match.annotations or match.needs_membership for match in matches
     )
 
 

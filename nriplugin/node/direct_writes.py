@@ -193,9 +193,14 @@ class DirectWriter:
         self._executor.forget(cgroup)
 
     def write_levels(self, updates: Sequence[Update]) -> list[Outcome]:
-        """Write updates of one branch of the tree: parents first where values grow."""
+        """Write updates of one branch of the tree: parents first where values grow.
+
+        Cgroups that are not below kubepods are left out.
+        """
         levels: dict[int, list[Update]] = {}
         for update in updates:
+            if _level(update.cgroup) is None:
+                continue
             levels.setdefault(update.cgroup.count("/"), []).append(update)
         branch = [levels[depth] for depth in sorted(levels)]
         return self._counted(self._executor.leveled_update_batch(branch))

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.locate.paths import cgroup_of, cgroup_of_parent
+from nriplugin.engine.policy_settings import annotations_of_policies
 from nriplugin.kube.managed import Managed
 from nriplugin.kube.podgroup import Membership, membership
 from nriplugin.kube.qos import qos_of_cgroup
@@ -56,6 +57,9 @@ class PodEntry(NamedTuple):
     # The pod as bytes, kept by the NRI door where memory requests may change without a
     # message that repeats the pod. Decoded, it would take several times the memory.
     message: bytes = b""
+    # What policies read of its annotations, unless the pod is described: a policy may
+    # be switched on while the container runs.
+    annotations: tuple[tuple[str, str], ...] = ()
 
     @property
     def qos_class(self) -> str | None:
@@ -232,6 +236,7 @@ def summarise_pod(
     grouped: bool = True,
     describe: bool = False,
     message: bytes = b"",
+    annotated: bool = True,
 ) -> PodEntry:
     """Return the inventory's entry of a pod.
 
@@ -241,6 +246,7 @@ def summarise_pod(
         grouped: whether it may have PodGroup keys; False saves looking for them.
         describe: whether to keep the pod with its labels and annotations.
         message: the pod as bytes, if it is to be kept so.
+        annotated: whether it may have annotations of nriplugin's, as for `grouped`.
     """
     group = None
     if grouped:
@@ -248,9 +254,12 @@ def summarise_pod(
         # Interned, because all pods of a group have the same texts.
         group = Membership(*map(intern, found)) if any(found) else None
     described = pod if describe else None
+    own: tuple[tuple[str, str], ...] = ()
+    if annotated and not describe:
+        own = annotations_of_policies(pod.annotations)
     return PodEntry(
         *(sandbox_id, pod.uid, pod.name, intern(pod.namespace), pod.cgroup_parent),
-        *(group, described, message),
+        *(group, described, message, own),
     )
 
 

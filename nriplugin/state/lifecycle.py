@@ -174,6 +174,7 @@ class Lifecycle:
         # Corrections that are on their way would write what is about to be put back.
         self.scheduler.paced((), 1)
         self.verifier.end(self.scheduler)
+        self.policies.withdraw(self.scheduler)
 
     def end_silence(self) -> None:
         """Begin to decide, because the other process has ended; see `CurrentPlan`.

@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.engine.decision import Level
-from nriplugin.engine.model import Container
+from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.policies import Measure, NodeSample
 from nriplugin.engine.policy_settings import (
     ContainerPolicies,
     all_needs,
+    needs_texts,
     policies_of,
 )
 from nriplugin.engine.qos_class import qos_class_of
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
-    from nriplugin.engine.model import Pod
     from nriplugin.node.policy_writes import PolicyRecord
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
@@ -104,6 +104,7 @@ class Policies:
         self._notes_starts = False
         self._new: set[str] = set()  # started, and not asked about yet
         self._on = False  # whether a policy is on for some containers
+        self.keeps_pods = False
         self._connected = False
         self._recovered = False
         self._ended = False
@@ -114,10 +115,28 @@ class Policies:
     def configure(self, scheduler: Scheduler, config: Config) -> None:
         """Begin or end by a configuration; values of a policy that is off go back."""
         needs = all_needs(config.engine) if self._tree is not None else frozenset()
-        was, self._on = self._on, bool(needs) and not self._ended
-        self._notes_starts = self._on and Measure.AGE in needs
-        interval_s = config.policies.interval_seconds
-        self.counts.interval_s = float(interval_s) if self._on else 0.0
+        on = bool(needs) and not (self._ended or self._plans.withdrawn)
+        self._notes_starts = on and Measure.AGE in needs
+        self._schedule(scheduler, config.policies.interval_seconds, on=on)
+
+    def give_back(self, scheduler: Scheduler, pod: str | None) -> None:
+        """Have all values of a pod and its containers go back soon, for a moment.
+
+        The next interval begins anew.
+        """
+        if self._on:
+            scheduler.soon(partial(self._give_back, pod))
+
+    def withdraw(self, scheduler: Scheduler) -> None:
+        """Act no more, whatever configuration comes; values go back."""
+        self._notes_starts = False
+        self._schedule(scheduler, self.counts.interval_s or 1.0, on=False)
+
+    def _schedule(self, scheduler: Scheduler, interval_s: float, *, on: bool) -> None:
+        was, self._on = self._on, on
+        # Whether the doors have to keep pods with all their labels and annotations.
+        self.keeps_pods = on and needs_texts(self._plans.now.config)
+        self.counts.interval_s = float(interval_s) if on else 0.0
         scheduler.every(interval_s, self.look if self._on else None, JOB)
         if was or self._on:  # else no thread has to be started for this
             scheduler.soon(self.look)
@@ -125,7 +144,7 @@ class Policies:
 
     @property
     def on(self) -> bool:
-        """Whether a policy is on for some containers; doors then keep their pods."""
+        """Whether a policy is on for some containers."""
         return self._on
 
     def started(self, container_id: str, scheduler: Scheduler) -> None:
@@ -198,6 +217,12 @@ class Policies:
         for state in self._states.values():
             state.want_nothing()
         self._carry_out(ending=True)
+
+    def _give_back(self, pod: str | None) -> None:
+        for state in self._states.values():
+            if state.entry.pod_cgroup == pod:
+                state.begin_anew()
+        self._carry_out()
 
     def _recover(self) -> None:
         """Put the values back that an earlier process has left.
@@ -272,10 +297,16 @@ class Policies:
         state.entry, state.plan = entry, plan
 
     def _policies_of(self, entry: ContainerEntry, plan: Plan) -> ContainerPolicies:
-        if not self._on or plan.silent:
+        if not self._on:
             return NO_POLICIES
         newest = self._inventory.pod(entry.pod.id) or entry.pod
         pod = self.read_pod(newest) or self.read_pod(entry.pod)
+        if pod is None and not needs_texts(plan.config):
+            pod = Pod(newest.uid, newest.name, newest.namespace)
+            pod = pod._replace(
+                annotations=dict(newest.annotations),
+                cgroup_parent=newest.cgroup_parent,
+            )
         if pod is None:
             return NO_POLICIES
         container = entry.kept or Container(entry.name, entry.id)
@@ -337,6 +368,7 @@ class Policies:
             holding.update({hold.policy for hold in state.held.values()})
         self.counts.containers, self.counts.holding = on, holding
         self.counts.last_at = time()
+        self.counts.looks += 1
 
 
 def _never() -> None:

@@ -110,6 +110,7 @@ class PolicyCounts:
         # By policy and outcome; see `Outcome`.
         self.actions: Counter[tuple[str, str]] = Counter()
         self.last_at: float | None = None  # seconds since 1970
+        self.looks = 0  # how often containers were measured
         self.cpu_s = 0.0  # time that the background thread spent on policies
 
 

@@ -130,13 +130,14 @@ class PolicyWriting:
                 stack.enter_context(pending.writing_to(state.entry.id))
             stack.enter_context(writer.exclusive())
             changing = any(pending.is_changing(one.entry) for one in states)
-            if pending.withdrawn or (changing and not ending):
+            if changing and not ending:
                 return
             # Anew: only now nobody else writes.
+            raises = recorded and not pending.withdrawn
             due = {
                 (one.target.cgroup, one.target.file): one
                 for one in self._due(pod, states)
-                if recorded or one.wanted is None
+                if raises or one.wanted is None
             }
             results = write_branch(writer, [one.target for one in due.values()])
             for result in results:

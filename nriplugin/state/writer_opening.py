@@ -11,6 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from nriplugin.engine.policy_settings import all_policies_on
 from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import NRIPluginError
 from nriplugin.state.plan import Plan
@@ -77,6 +78,11 @@ class WriterOpening:
 
     def open_for(self, config: Config) -> None:
         """Open direct writes if a configuration can lead to some."""
+        if self._plans.now.facts.cgroup_version != 2:
+            # Nothing is decided on such a node.
+            if all_policies_on(config.engine) or self._written_before():
+                self.open()
+            return
         numbers_only = Plan(config.engine).numbers_only
         # Under systemd, crun needs a direct write for a weight that its own curve would
         # not give. Which pods run under crun is not known yet.

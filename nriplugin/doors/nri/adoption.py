@@ -112,7 +112,7 @@ class Adoption:
         self._load_records(before.values(), existing_ids)
         plan = lifecycle.plan
         by_id = {pod.id: read_pod(pod, plan.curves) for pod in pods}
-        keep = lifecycle.requests.watched or lifecycle.policies.on
+        keep = lifecycle.requests.watched or lifecycle.policies.keeps_pods
         kept = {pod.id: pod.SerializeToString() for pod in pods} if keep else {}
         entries = {
             i: summarise_pod(i, pod, message=kept.get(i, b""))

@@ -17,6 +17,7 @@ from nriplugin.api.nri_pb2 import CONTAINER_CREATED
 from nriplugin.convert.readers import Zero, core_from_nri, read_amount
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.runtimes import oci_runtime_of
+from nriplugin.kube.annotations import SUFFIX
 from nriplugin.kube.managed import KEY as MANAGED_KEY
 from nriplugin.kube.managed import parse_managed
 from nriplugin.state.inventory import ContainerEntry, summarise_pod
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 # Prefixes of the labels and annotations of PodGroups (kube/podgroup.py).
 _GROUP_PREFIXES = (b"volcano.sh/", b"scheduling.k8s.io/")
+
+# Searched for in a pod's bytes, which costs less than a loop over its annotations.
+OUR_SUFFIX = SUFFIX.encode()
 
 _CRIO_METADATA = "io.kubernetes.cri-o.Metadata"
 
@@ -71,8 +75,10 @@ def pod_entry(
     looking up a dozen keys. With `keep`, the entry keeps the bytes.
     """
     grouped = any(prefix in payload for prefix in _GROUP_PREFIXES)
-    message = payload if keep else b""
-    return summarise_pod(sandbox_id, pod, grouped=grouped, message=message)
+    message, annotated = payload if keep else b"", OUR_SUFFIX in payload
+    return summarise_pod(
+        sandbox_id, pod, grouped=grouped, message=message, annotated=annotated
+    )
 
 
 def existing_entry(message: view.Container, pod: PodEntry) -> ContainerEntry:

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert.readers import core_from_nri
 from nriplugin.doors.nri.adoption import Adoption
+from nriplugin.doors.nri.followed import FollowedContainers
 from nriplugin.doors.nri.messages import (
+    OUR_SUFFIX,
     decode_pod,
     existing_entry,
     managed_of,
@@ -37,7 +39,6 @@ from nriplugin.doors.nri.responses import update_response
 from nriplugin.engine.decide import decide_update
 from nriplugin.engine.idle import needs_cleared_shares
 from nriplugin.errors import ConversionError, RequestFails
-from nriplugin.kube.annotations import SUFFIX
 from nriplugin.nri import Plugin
 from nriplugin.nri.releases import release_of
 from nriplugin.state.corrections import Correction
@@ -58,9 +59,6 @@ if TYPE_CHECKING:
     from nriplugin.state.plan import Plan
 
 _log = logging.getLogger(__name__)
-
-# Searched for in a pod's bytes, which costs less than a loop over its annotations.
-_OUR_SUFFIX = SUFFIX.encode()
 
 # How long after an update that was answered without the handlers the full decision is
 # made. The runtime has finished the update by then.
@@ -93,6 +91,7 @@ class NodePlugin(Plugin):
         lifecycle.requests.correct = self._adoption.correct
         lifecycle.requests.read_pod = read_kept_pod
         lifecycle.policies.read_pod = read_kept_pod
+        self._followed = FollowedContainers(lifecycle)
         self._unreadable_because = unreadable_because
         self._applying = threading.Lock()
 
@@ -154,6 +153,8 @@ class NodePlugin(Plugin):
         if plan.silent:
             if plan.facts.cgroup_version == 2:
                 self._adoption.list_silently(pods, containers)
+            elif lifecycle.policies.on:
+                self._followed.add_existing(pods, containers)
             lifecycle.connected(missed=0)
             return None
         return self._adoption.synchronize(pods, containers)
@@ -176,6 +177,8 @@ class NodePlugin(Plugin):
         if plan.inactive:
             if plan.silent and plan.facts.cgroup_version == 2:
                 self._adoption.silence.add_new(request)
+            elif lifecycle.policies.on:
+                self._followed.add_new(request)
             return None
         message = request.container
         sandbox_id = message.pod_sandbox_id
@@ -184,7 +187,7 @@ class NodePlugin(Plugin):
             pod = NO_POD
         else:
             pod = read_pod(decode_pod(request.pod), plan.curves)
-            keep = lifecycle.requests.watched or lifecycle.policies.on
+            keep = lifecycle.requests.watched or lifecycle.policies.keeps_pods
             if known_pod is None or (keep and not known_pod.message):
                 known_pod = pod_entry(sandbox_id, pod, request.pod, keep=keep)
                 lifecycle.inventory.put_pod(known_pod)
@@ -195,7 +198,7 @@ class NodePlugin(Plugin):
                 plan = lifecycle.learning.look_at_files(entry.pod_cgroup)
         container = read_container(message, whole=not plan.numbers_only)
         container = lifecycle.requests.with_request(pod, container, plan)
-        annotated = _OUR_SUFFIX in request.pod
+        annotated = OUR_SUFFIX in request.pod
         decided = lifecycle.decide_new(plan, pod, container, annotated=annotated)
         entry = _new_entry(message, known_pod, decided, container)
         lifecycle.creating(entry, decided)
@@ -218,6 +221,8 @@ class NodePlugin(Plugin):
         if plan.silent:
             if plan.facts.cgroup_version == 2:
                 self._adoption.silence.note_update(request)
+            else:
+                self._followed.begin_update(request)
             return None
         message = request.container
         noted = lifecycle.inventory.get(message.id)
@@ -314,6 +319,7 @@ class NodePlugin(Plugin):
         updates = self.lifecycle.pending.updates
         update = updates.under_way.get(container.id)
         rest = None if update is None else updates.finish(update)
+        self._followed.end_update(container.id)
         if rest is not None:
             self.lifecycle.scheduler.soon(rest)
 
@@ -323,6 +329,7 @@ class NodePlugin(Plugin):
         self, pod: object, container: view.Container
     ) -> None:
         """Drop the container's state."""
+        self._followed.drop(container.id)
         rest = self.lifecycle.removed(container.id)
         if rest is not None:
             self.lifecycle.scheduler.soon(rest)

@@ -31,7 +31,7 @@ from nriplugin.doors.nri.messages import (
 from nriplugin.engine.decision import HandlerFailed
 from nriplugin.engine.model import Pod
 from nriplugin.errors import ConversionError
-from nriplugin.state.inventory import PodEntry, summarise_pod
+from nriplugin.state.inventory import PodEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,8 +60,13 @@ class SilentListing:
     ) -> None:
         """Replace the inventory by what Synchronize lists."""
         lifecycle = self._lifecycle
-        by_id = {pod.id: read_pod(pod, lifecycle.plan.curves) for pod in pods}
-        entries = {i: summarise_pod(i, pod) for i, pod in by_id.items()}
+        messages = {pod.id: pod for pod in pods}
+        curves = lifecycle.plan.curves
+        by_id = {i: read_pod(pod, curves) for i, pod in messages.items()}
+        entries = {
+            i: pod_entry(i, by_id[i], message.SerializeToString())
+            for i, message in messages.items()
+        }
         found, seen = {}, {}
         for message in containers:
             sandbox_id = message.pod_sandbox_id

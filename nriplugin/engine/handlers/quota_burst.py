@@ -55,8 +55,8 @@ class QuotaBurstSettings(NamedTuple):
     percent: int = 200  # of the container's own quota, at most
     # How long a container may use all of that, if it has saved for it; None: for ever.
     period_seconds: int | None = 300
-    # At this use of the node's CPUs every quota goes back.
-    node_cpu_percent: int = 80
+    # At this use of the node's CPUs every quota goes back; None: at none.
+    node_cpu_percent: int | None = 80
 
 
 class QuotaBurstState(NamedTuple):
@@ -192,14 +192,14 @@ def _next(
 ) -> QuotaBurstState:
     """Return the state with the next quota, and why it changed."""
     own_us, most_us = bounds
-    busy = 0.0 if node.cpu_share is None else node.cpu_share * 100
+    busy, brake = (node.cpu_share or 0.0) * 100, settings.node_cpu_percent
     quota_us, reason = state.quota_us, state.reason
     if state.resting:
         quota_us, reason = own_us, "it has used up its burst"
-    elif busy >= settings.node_cpu_percent:
+    elif brake is not None and busy >= brake:
         quota_us, reason = own_us, f"{busy:.0f} % of the node's CPUs are in use"
     elif measured.throttled:
-        if busy < settings.node_cpu_percent * CAREFUL_PERCENT / 100:
+        if brake is None or busy < brake * CAREFUL_PERCENT / 100:
             grown = max(quota_us + 1, quota_us * GROW_PERCENT // 100)
             quota_us = min(grown, most_us)
             reason = f"throttled in {measured.throttled} of {measured.periods} periods"
@@ -226,7 +226,12 @@ QUOTA_BURST = Handler(
     options=(
         Option("percent", int, least=101, most=MOST_PERCENT),
         Option("periodSeconds", int, "period_seconds", least=1, nullable=True),
-        Option("nodeCpuPercent", int, "node_cpu_percent", least=1, most=100),
+        Option(
+            *("nodeCpuPercent", int, "node_cpu_percent"),
+            least=1,
+            most=100,
+            nullable=True,
+        ),
     ),
     annotations=(KEY,),
     at_run_time=RunTimePolicy(
