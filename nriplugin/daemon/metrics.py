@@ -19,6 +19,7 @@ from nriplugin.daemon.container_metrics import (
     container_metrics,
     file_metrics,
     usage_metrics,
+    verdict_metrics,
 )
 from nriplugin.daemon.health import live, ready
 from nriplugin.daemon.metric_encoding import (
@@ -32,6 +33,7 @@ from nriplugin.daemon.metric_encoding import (
 from nriplugin.daemon.metric_families import counter, counters, gauge, info
 from nriplugin.daemon.policy_metrics import policy_metrics
 from nriplugin.daemon.usage_totals import UsageTotals
+from nriplugin.daemon.verdict_counts import VerdictCounts
 from nriplugin.request_stats import BOUNDS_S
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class _DaemonCollector:
     def __init__(self, process: DaemonProcess, pods: int) -> None:
         self._process = process
         self._usage = UsageTotals(process.lifecycle, pods)
+        self._verdicts = VerdictCounts(process.lifecycle)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the registry need not collect to learn the names."""
@@ -80,6 +83,8 @@ class _DaemonCollector:
         yield from policy_metrics(lifecycle)
         self._usage.refresh()
         yield from usage_metrics(self._usage)
+        self._verdicts.refresh()
+        yield from verdict_metrics(self._verdicts)
 
 
 def _process_metrics(process: DaemonProcess) -> Iterator[Metric]:
