@@ -43,7 +43,7 @@ wanted_packages() {
 import tomllib
 document = tomllib.load(open("pyproject.toml", "rb"))
 project = document["project"]
-print(project["dependencies"], project["scripts"], document["dependency-groups"])
+print(project["dependencies"], project["scripts"], project["entry-points"], document["dependency-groups"])
 EOF
 }
 

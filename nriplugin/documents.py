@@ -7,11 +7,14 @@ a configuration must not spend time and memory on PyYAML.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import yaml
 
 from nriplugin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Both are safe loaders; not every build of PyYAML has the faster one, written in C.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,6 +31,44 @@ MAX_ALIASED = 100_000
 
 # The line of a key, by the keys that lead to it: two levels of mappings.
 KeyLines: TypeAlias = dict[tuple[str, ...], int]
+
+
+class MarkedDocument(NamedTuple):
+    """A document, what it is made of, and what to say of the keys that it has twice."""
+
+    content: Any
+    node: yaml.Node
+    duplicates: list[DuplicateKey]
+
+    def line_of(self, place: str) -> int:
+        """Return the line of a place such as `rules[0].match.namespace`.
+
+        Where the document has no such place, it is the line of the nearest one above.
+        """
+        node, line = self.node, self.node.start_mark.line + 1
+        while place:
+            for step, key, below in _steps(node):
+                if place == step or place.startswith((f"{step}.", f"{step}[")):
+                    node, line = below, key.start_mark.line + 1
+                    place = place[len(step) :].removeprefix(".")
+                    break
+            else:
+                break
+        return line
+
+
+class DuplicateKey(NamedTuple):
+    """A key that a mapping has a second time, and the line where it has it first."""
+
+    line: int
+    key: str
+    first_line: int
+
+    def __str__(self) -> str:
+        return (
+            f"line {self.line}: duplicate key {self.key!r:.60}, "
+            f"expected only that in line {self.first_line}"
+        )
 
 
 def load_documents(content: str | bytes, source: str) -> list[Any]:
@@ -49,17 +90,54 @@ def load_documents_and_lines(
         ConfigError: as `load_documents` does.
     """
     documents = []
+    for one in _marked(content, source):
+        if one.duplicates:
+            raise ConfigError(f"{source}: {one.duplicates[0]}")
+        documents.append((one.content, _key_lines(one.node)))
+    return documents
+
+
+def load_marked_documents(content: str | bytes, source: str) -> list[MarkedDocument]:
+    """Return all documents of a text; of a duplicate key, the last value counts.
+
+    Raises:
+        ConfigError: as `load_documents` does, but for duplicate keys.
+    """
+    return list(_marked(content, source))
+
+
+def _marked(content: str | bytes, source: str) -> Iterator[MarkedDocument]:
     try:
         _refuse_bombs(content, source)
         loader = _LOADER(content)
         while loader.check_node():
             node = loader.get_node()
-            _refuse_duplicates(node, source)
-            lines = _key_lines(node)
-            documents.append((loader.construct_document(node), lines))
+            duplicates = list(_duplicates(node))
+            yield MarkedDocument(loader.construct_document(node), node, duplicates)
     except _ERRORS as exc:
-        raise ConfigError(f"{source}: not YAML: {' '.join(str(exc).split())}") from exc
-    return documents
+        raise ConfigError(f"{source}: {_not_yaml(exc)}") from exc
+
+
+def _not_yaml(exc: Exception) -> str:
+    """Return what is wrong with a text that is not YAML, in one line."""
+    mark, problem = getattr(exc, "problem_mark", None), getattr(exc, "problem", None)
+    if mark is None or not problem:
+        return f"not YAML: {' '.join(str(exc).split())}"
+    line, column = mark.line + 1, mark.column + 1
+    context = " ".join(str(getattr(exc, "context", None) or "").split())
+    text = f"line {line}, column {column}: not YAML: {' '.join(problem.split())}"
+    return f"{text} ({context})" if context else text
+
+
+def _steps(node: yaml.Node) -> list[tuple[str, yaml.Node, yaml.Node]]:
+    """Return how a place goes on below a node: its text, the key, and the value.
+
+    The longest text comes first, because a key may begin as another one does.
+    """
+    if isinstance(node, yaml.SequenceNode):
+        return [(f"[{at}]", one, one) for at, one in enumerate(node.value)]
+    pairs = [(key.value, key, value) for key, value in _pairs(node)]
+    return sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
 
 
 def _key_lines(document: yaml.Node) -> KeyLines:
@@ -115,8 +193,8 @@ def _too_much(event: yaml.Event, source: str, most: str) -> ConfigError:
     return ConfigError(f"{source}: line {line}: too much, expected at most {most}")
 
 
-def _refuse_duplicates(document: yaml.Node, source: str) -> None:
-    """Raise a ConfigError for a key that a mapping has twice.
+def _duplicates(document: yaml.Node) -> Iterator[DuplicateKey]:
+    """Yield the keys that a mapping has twice.
 
     The keys are compared as they are written, before merges (`<<`) are applied, because
     a merge may add a key again.
@@ -137,8 +215,6 @@ def _refuse_duplicates(document: yaml.Node, source: str) -> None:
                     continue  # a key that the constructor refuses later
                 name, line = (key.tag, key.value), key.start_mark.line + 1
                 if name in lines:
-                    raise ConfigError(
-                        f"{source}: line {line}: duplicate key {key.value!r:.60}, "
-                        f"expected only that in line {lines[name]}"
-                    )
-                lines[name] = line
+                    yield DuplicateKey(line, key.value, lines[name])
+                else:
+                    lines[name] = line

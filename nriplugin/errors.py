@@ -47,6 +47,26 @@ class RPCError(NRIPluginError):
 class ConfigError(NRIPluginError):
     """A mistake of the user; the text names field, value and what was expected."""
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return what to print, which for several mistakes is several lines."""
+        return (str(self),)
+
+
+class ConfigMistakes(ConfigError):
+    """Several mistakes in a file; the text has the first, `lines` has all."""
+
+    def __init__(self, first: str, *more: str) -> None:
+        count = len(more)
+        also = f" (and {count} more mistake{'s'[: count != 1]})" if more else ""
+        super().__init__(f"{first}{also}")
+        self._lines = (first, *more)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Return all mistakes."""
+        return self._lines
+
 
 class RequestFails(NRIPluginError):
     """The runtime's request has to fail: a failure policy `fail` demands it.

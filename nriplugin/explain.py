@@ -8,11 +8,12 @@ All results are strings, numbers, tuples and dictionaries, ready for JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from nriplugin import DOCUMENT_VERSION
 from nriplugin.cgroup.locate.paths import Driver, cgroup_path, pod_components
-from nriplugin.convert import Resources
+from nriplugin.convert import Resources, convert
 from nriplugin.engine import model
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.decide import decide
@@ -21,6 +22,7 @@ from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
+from nriplugin.kube.jobs import task_of_manifest
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.pod_qos import qos_class
@@ -30,9 +32,10 @@ from nriplugin.kube.podspec import Role
 from nriplugin.kube.qos import QOSClass
 from nriplugin.kube.quantity import value
 from nriplugin.kube.sent import sent_for
+from nriplugin.manifest_warnings import warnings_about_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from nriplugin.engine.decision import Decision
     from nriplugin.engine.settings import EngineConfig
@@ -49,6 +52,10 @@ TYPICAL_NODE = model.NodeFacts(
     kernel=(6, 1),
     runtime="containerd",
     writable=True,
+)
+# The same with cgroup v1, whose upstream kernels have one file that handlers set.
+TYPICAL_V1_NODE = TYPICAL_NODE._replace(
+    cgroup_version=1, files=frozenset({"cpu.cfs_burst_us"})
 )
 # The kubelet that is assumed where the user names none: one with default settings.
 DEFAULT_KUBELET = KubeletCapacitySettings()
@@ -72,6 +79,7 @@ class ExplainedFile:
 
     file: str
     value: str
+    native: str | None  # what the runtime would write without nriplugin
     rule: str
     fields: tuple[str, ...]
     handler: str
@@ -135,9 +143,11 @@ class ExplainedPod:
     path: str
     replicas: int | None
     added_annotations: dict[str, str]  # those that a controller adds
+    task: dict[str, object] | None  # what Volcano's scheduler makes of the pod
     pod_group: dict[str, object] | None
     pod_v1: dict[str, str]
     pod_v2: dict[str, str]
+    warnings: tuple[str, ...]  # what in the manifest is not what it seems
 
 
 def explain_pod(
@@ -192,10 +202,29 @@ def explain_pod(
         path=pod.path,
         replicas=pod.replicas,
         added_annotations=dict(pod.added),
+        task=_task_of(pod),
         pod_group=_group_of(pod, groups),
         pod_v1=values.v1(),
         pod_v2=values.v2(through_systemd=facts.driver == Driver.SYSTEMD.value),
+        warnings=warnings_about_pod(pod),
     )
+
+
+def _task_of(pod: ManifestPod) -> dict[str, object] | None:
+    """Return what the scheduler makes of a pod; None if the pod belongs to no job."""
+    task = task_of_manifest(pod)
+    if not task.job:
+        return None
+    return {
+        "job": task.job,
+        "name": task.member.task,
+        "index": task.member.task_index,
+        "queue": task.member.queue,
+        "priority": task.priority,
+        "best_effort": task.best_effort,
+        "preemptable": task.keys.preemptable,
+        "revocable_zone": task.keys.revocable_zone,
+    }
 
 
 def _group_of(
@@ -293,7 +322,7 @@ def _explain_container(
         sent={field: number for field, number in numbers.items() if number},
         settings=decision.settings.rule,
         shadow=decision.settings.shadow,
-        files=_files(decision),
+        files=_files(decision, convert(resources, facts.curve).files),
         writes=_writes(decision),
         cleared=decision.cleared,
         left=tuple(left._asdict() for left in decision.left),
@@ -344,8 +373,11 @@ def _notes(decision: Decision, qos: QOSClass, *, exact: bool) -> tuple[str, ...]
     return (REQUEST_NOTE if exact else ESTIMATE_NOTE,)
 
 
-def _files(decision: Decision) -> tuple[ExplainedFile, ...]:
-    """Return the files, with those of the conversion first."""
+def _files(decision: Decision, native: Mapping[str, str]) -> tuple[ExplainedFile, ...]:
+    """Return the files, with those of the conversion first.
+
+    `native` is what the runtime would write without nriplugin.
+    """
     files = []
     for file, content in decision.files.items():
         why = decision.why(file)
@@ -353,6 +385,7 @@ def _files(decision: Decision) -> tuple[ExplainedFile, ...]:
             ExplainedFile(
                 file=file,
                 value=content,
+                native=native.get(file),
                 rule=why.rule.text,
                 fields=why.rule.fields,
                 handler=why.handler,
@@ -377,3 +410,18 @@ def _writes(decision: Decision) -> tuple[ExplainedWrite, ...]:
         )
         for write in decision.writes
     )
+
+
+def explained_document(
+    pods: Iterable[ExplainedPod],
+    groups: Iterable[GroupObject] = (),
+    skipped: Iterable[str] = (),
+) -> dict[str, object]:
+    """Return what `-o json` prints, and the control API's Explain answers."""
+    return {
+        "apiVersion": DOCUMENT_VERSION,
+        "kind": "Explanation",
+        "pods": [asdict(pod) for pod in pods],
+        "podGroups": [group._asdict() for group in groups],
+        "skipped": list(skipped),
+    }

@@ -9,9 +9,9 @@ handlers      everything, and every handler that decides is on
 policies      handlers, and those are on that act while containers run, every second
 go            the conversions alone, on the Go library's plugin side
 
-`policy_ms` is the CPU time of one look at all containers by the policies. Memory is read
-after a Synchronize with 500 containers and 500 more that are made,
-started, stopped and removed. Requests are timed in turns, with the same containers;
+`policy_ms` is the CPU time of one look at all containers by the policies. Memory is
+read after a Synchronize with 500 containers and 500 more that are made, started,
+stopped and removed. Requests are timed in turns, with the same containers;
 during the turns of `everything` a process scrapes the metrics every second and watches
 the events. Every figure is the median over the turns; every share is the median of the
 shares within a turn.

@@ -61,11 +61,19 @@ OF_KUBERNETES = Place(
 RESIZE = "Pod InPlace Resize Container"
 
 
-def _own(name: str, about: str, files: str, **environment: str) -> Suite:
+def _own(
+    name: str,
+    about: str,
+    files: str,
+    directory: str = own.DIRECTORY,
+    **environment: str,
+) -> Suite:
     return Suite(
         name=name,
         about=about,
-        run=partial(own.run_tests, files=files, environment=environment),
+        run=partial(
+            own.run_tests, files=files, directory=directory, environment=environment
+        ),
         versions=own.versions,
         ways=(WITH,),
         long=True,
@@ -202,23 +210,33 @@ SUITES = {
             "test_kubernetes_memory_qos.py",
         ),
         _own(
+            "own-capacity",
+            "`nriplugin capacity` on nodes with a kubelet, with both drivers",
+            "test_kubernetes_capacity.py",
+        ),
+        _own(
             "own-churn",
             "a hundred pods come and go, beside 50 daemon-reloads and restarts",
             "test_kubernetes_churn.py",
             NRIPLUGIN_CHURN="100",
         ),
-        Suite(
-            name="own-faults",
-            about="plugin and runtime killed for ten minutes under a stream of pods",
-            run=partial(
-                own.run_tests,
-                files="test_e2e_faults.py",
-                directory="tests/e2e",
-                environment={"NRIPLUGIN_FAULT_MINUTES": "10"},
-            ),
-            versions=own.versions,
-            ways=(WITH,),
-            long=True,
+        _own(
+            "own-chart",
+            "the Helm chart on a real control plane whose nodes are objects only",
+            "test_deploy_chart_installed.py",
+            "tests/deploy",
+        ),
+        _own(
+            "own-helm",
+            "the image and the Helm chart, from the import to the removal",
+            "test_kubernetes_helm.py",
+        ),
+        _own(
+            "own-faults",
+            "plugin and runtime killed for ten minutes under a stream of pods",
+            "test_e2e_faults.py",
+            "tests/e2e",
+            NRIPLUGIN_FAULT_MINUTES="10",
         ),
     )
 }

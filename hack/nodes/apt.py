@@ -14,8 +14,8 @@ from nodes.shell import NodeError, run
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
-def mirror(sources: Path = Path("/etc/apt")) -> str:
-    """Return the address of the Debian mirror that this machine is configured for."""
+def mirror(archive: str = "debian", sources: Path = Path("/etc/apt")) -> str:
+    """Return the address of the mirror of an archive that this machine has."""
     files = [
         *sources.glob("sources.list.d/*.sources"),
         *sources.glob("sources.list.d/*.list"),
@@ -24,7 +24,7 @@ def mirror(sources: Path = Path("/etc/apt")) -> str:
     for file in files:
         text = file.read_text() if file.is_file() else ""
         for address in re.findall(r"^(?:URIs:|deb(?:\s+\[.*\])?)\s+(\S+)", text, re.M):
-            if re.search(r"/debian/?$", address):
+            if re.search(rf"/{archive}/?$", address):
                 return str(address)
     raise NodeError(f"{sources}: no Debian mirror in the apt sources of this machine")
 

@@ -210,6 +210,8 @@ def _launch(programs: Programs, directory: Path) -> Endpoint:
         *("--kubelet-preferred-address-types", "Hostname"),
         prefix=_with_hosts(directory),
     )
+    # On a busy machine it takes longer than the 10 s for which the others wait for it.
+    _await(lambda: _serves(endpoint), programs)
     for name, *options in (
         ("kube-controller-manager", "--controllers=*,-nodeipam"),
         ("kube-scheduler",),
@@ -218,7 +220,6 @@ def _launch(programs: Programs, directory: Path) -> Endpoint:
             *(name, "--kubeconfig", "kubeconfig", "--leader-elect=false"),
             *("--secure-port", "0", *options),
         )
-    _await(lambda: _serves(endpoint), programs)
     return endpoint
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nodes.catalog import Node
 
 GUEST = Path(__file__).parent / "guest"
-SOURCES = ("nriplugin", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("nriplugin", "proto", "man", "pyproject.toml", "README.md", "LICENSE")
 # A wheel of a release to come, so that tests can upgrade to it.
 NEXT_VERSION = "999.0"
 EXTRAS = "[cri,grpc,metrics]"

@@ -54,7 +54,7 @@ def _pinns(directory: Path) -> None:
     source = run(
         *("go", "list", "-m", "-f", "{{.Dir}}", CRIO),
         cwd=MODULES / "crio",
-        env=_environ(),
+        env=go_environment(),
     )
     files = sorted(Path(source.strip(), "pinns/src").glob("*.c"))
     run("gcc", "-std=c99", "-Os", "-static", "-o", directory / "pinns", *files)
@@ -169,6 +169,20 @@ PROGRAMS = {
             },
             version=_OF_KUBERNETES,
         ),
+        # What the tests of the Helm chart run on this machine.
+        Program(
+            name="helm",
+            module="helm",
+            about="about five minutes",
+            packages={"helm": "helm.sh/helm/v4/cmd/helm"},
+            version="helm.sh/helm/v4/internal/version.version=v4.3.1",
+        ),
+        Program(
+            name="kubeconform",
+            module="kubeconform",
+            about="about half a minute",
+            packages={"kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform"},
+        ),
         # kubelet's own functions, for tests/interop: they print what kubelet would
         # write. It has the modules of kubelet, with which it shares most packages.
         Program(
@@ -217,8 +231,8 @@ def _text_of(wanted: Program) -> str:
     return repr((*parts, wanted.modfile) if wanted.modfile else parts)
 
 
-def _environ(*, cgo: bool = False) -> dict[str, str]:
-    # The user's own Go settings must not change the result.
+def go_environment(*, cgo: bool = False) -> dict[str, str]:
+    """Return an environment for Go, in which the user's own settings do not count."""
     fixed = {"CGO_ENABLED": str(int(cgo)), "GOTOOLCHAIN": "local", "GOWORK": "off"}
     return {**os.environ, **fixed, "GOFLAGS": "-mod=readonly"}
 
@@ -237,6 +251,6 @@ def _go_build(wanted: Program, package: str, result: Path) -> None:
         *("go", *how, "-trimpath", "-buildvcs=false", f"-ldflags={linking}"),
         *(f"-tags={wanted.tags}", "-o", result, package),
         cwd=MODULES / wanted.module,
-        env=_environ(cgo=wanted.cgo),
+        env=go_environment(cgo=wanted.cgo),
         limit_s=LIMIT_S,
     )

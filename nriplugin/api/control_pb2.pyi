@@ -65,6 +65,7 @@ class StatusResponse(google.protobuf.message.Message):
     CONTROL_ADDRESS_FIELD_NUMBER: builtins.int
     HTTP_ADDRESS_FIELD_NUMBER: builtins.int
     POLICIES_FIELD_NUMBER: builtins.int
+    POD_GROUPS_FIELD_NUMBER: builtins.int
     version: builtins.str
     door: builtins.str
     """nri or cri"""
@@ -112,6 +113,8 @@ class StatusResponse(google.protobuf.message.Message):
     def process(self) -> Global___ProcessStatus: ...
     @property
     def policies(self) -> Global___PoliciesStatus: ...
+    @property
+    def pod_groups(self) -> Global___PodGroupsStatus: ...
     def __init__(
         self,
         *,
@@ -138,11 +141,45 @@ class StatusResponse(google.protobuf.message.Message):
         control_address: builtins.str = ...,
         http_address: builtins.str = ...,
         policies: Global___PoliciesStatus | None = ...,
+        pod_groups: Global___PodGroupsStatus | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "node", b"node", "policies", b"policies", "process", b"process", "runtime", b"runtime", "shadow", b"shadow", "verification", b"verification"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "control_address", b"control_address", "door", b"door", "groups", b"groups", "handlers", b"handlers", "healthy", b"healthy", "http_address", b"http_address", "late_answers", b"late_answers", "node", b"node", "operations", b"operations", "pid", b"pid", "policies", b"policies", "problems", b"problems", "process", b"process", "ready", b"ready", "runtime", b"runtime", "shadow", b"shadow", "started_at", b"started_at", "verification", b"verification", "version", b"version", "withdrawn", b"withdrawn", "writes", b"writes"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "node", b"node", "pod_groups", b"pod_groups", "policies", b"policies", "process", b"process", "runtime", b"runtime", "shadow", b"shadow", "verification", b"verification"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["configuration", b"configuration", "containers", b"containers", "control_address", b"control_address", "door", b"door", "groups", b"groups", "handlers", b"handlers", "healthy", b"healthy", "http_address", b"http_address", "late_answers", b"late_answers", "node", b"node", "operations", b"operations", "pid", b"pid", "pod_groups", b"pod_groups", "policies", b"policies", "problems", b"problems", "process", b"process", "ready", b"ready", "runtime", b"runtime", "shadow", b"shadow", "started_at", b"started_at", "verification", b"verification", "version", b"version", "withdrawn", b"withdrawn", "writes", b"writes"]) -> None: ...
 
 Global___StatusResponse: typing_extensions.TypeAlias = StatusResponse
+
+@typing.final
+class PodGroupsStatus(google.protobuf.message.Message):
+    """Where PodGroup objects are taken from."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: builtins.int
+    OBJECTS_FIELD_NUMBER: builtins.int
+    READ_AT_FIELD_NUMBER: builtins.int
+    PROBLEM_FIELD_NUMBER: builtins.int
+    FAILURES_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """empty if nowhere"""
+    objects: builtins.int
+    read_at: builtins.float
+    """when the source was read last"""
+    problem: builtins.str
+    """why it cannot be read now; empty if it can"""
+    @property
+    def failures(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReasonCount]: ...
+    def __init__(
+        self,
+        *,
+        source: builtins.str = ...,
+        objects: builtins.int = ...,
+        read_at: builtins.float = ...,
+        problem: builtins.str = ...,
+        failures: collections.abc.Iterable[Global___ReasonCount] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["failures", b"failures", "objects", b"objects", "problem", b"problem", "read_at", b"read_at", "source", b"source"]) -> None: ...
+
+Global___PodGroupsStatus: typing_extensions.TypeAlias = PodGroupsStatus
 
 @typing.final
 class RuntimeStatus(google.protobuf.message.Message):
@@ -369,19 +406,233 @@ class ContainerGroup(google.protobuf.message.Message):
 
     NAME_FIELD_NUMBER: builtins.int
     CONTAINERS_FIELD_NUMBER: builtins.int
+    MEMBERS_FIELD_NUMBER: builtins.int
     name: builtins.str
     @property
     def containers(self) -> Global___ContainerCounts: ...
+    @property
+    def members(self) -> Global___GroupMembers:
+        """of a PodGroup, a job or a queue"""
+
     def __init__(
         self,
         *,
         name: builtins.str = ...,
         containers: Global___ContainerCounts | None = ...,
+        members: Global___GroupMembers | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["containers", b"containers"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["containers", b"containers", "name", b"name"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["containers", b"containers", "members", b"members"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["containers", b"containers", "members", b"members", "name", b"name"]) -> None: ...
 
 Global___ContainerGroup: typing_extensions.TypeAlias = ContainerGroup
+
+@typing.final
+class GroupMembers(google.protobuf.message.Message):
+    """The pods on this node that belong to a PodGroup, a job or a queue."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PODS_FIELD_NUMBER: builtins.int
+    PENDING_FIELD_NUMBER: builtins.int
+    RUNNING_FIELD_NUMBER: builtins.int
+    ENDED_FIELD_NUMBER: builtins.int
+    TASKS_FIELD_NUMBER: builtins.int
+    REQUESTS_FIELD_NUMBER: builtins.int
+    LIMITS_FIELD_NUMBER: builtins.int
+    UNKNOWN_CONTAINERS_FIELD_NUMBER: builtins.int
+    THROTTLED_PERIODS_FIELD_NUMBER: builtins.int
+    THROTTLED_SECONDS_FIELD_NUMBER: builtins.int
+    OOM_KILLS_FIELD_NUMBER: builtins.int
+    PRESSURE_FIELD_NUMBER: builtins.int
+    QUEUE_FIELD_NUMBER: builtins.int
+    JOB_FIELD_NUMBER: builtins.int
+    POD_GROUP_FIELD_NUMBER: builtins.int
+    PREEMPTABLE_FIELD_NUMBER: builtins.int
+    pods: builtins.int
+    pending: builtins.int
+    running: builtins.int
+    ended: builtins.int
+    unknown_containers: builtins.int
+    """Containers for which a request is not known; it is left out of the sums."""
+    throttled_periods: builtins.int
+    """What the kernel has counted for the containers that run."""
+    throttled_seconds: builtins.float
+    oom_kills: builtins.int
+    queue: builtins.str
+    job: builtins.str
+    preemptable: builtins.int
+    """how many of the pods are"""
+    @property
+    def tasks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TaskMembers]: ...
+    @property
+    def requests(self) -> Global___Amounts:
+        """Sums over the containers that run or are about to."""
+
+    @property
+    def limits(self) -> Global___Amounts: ...
+    @property
+    def pressure(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___GroupPressure]: ...
+    @property
+    def pod_group(self) -> Global___PodGroupObject:
+        """of a PodGroup, if its object is known"""
+
+    def __init__(
+        self,
+        *,
+        pods: builtins.int = ...,
+        pending: builtins.int = ...,
+        running: builtins.int = ...,
+        ended: builtins.int = ...,
+        tasks: collections.abc.Iterable[Global___TaskMembers] | None = ...,
+        requests: Global___Amounts | None = ...,
+        limits: Global___Amounts | None = ...,
+        unknown_containers: builtins.int = ...,
+        throttled_periods: builtins.int = ...,
+        throttled_seconds: builtins.float = ...,
+        oom_kills: builtins.int = ...,
+        pressure: collections.abc.Iterable[Global___GroupPressure] | None = ...,
+        queue: builtins.str = ...,
+        job: builtins.str = ...,
+        pod_group: Global___PodGroupObject | None = ...,
+        preemptable: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["limits", b"limits", "pod_group", b"pod_group", "requests", b"requests"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ended", b"ended", "job", b"job", "limits", b"limits", "oom_kills", b"oom_kills", "pending", b"pending", "pod_group", b"pod_group", "pods", b"pods", "preemptable", b"preemptable", "pressure", b"pressure", "queue", b"queue", "requests", b"requests", "running", b"running", "tasks", b"tasks", "throttled_periods", b"throttled_periods", "throttled_seconds", b"throttled_seconds", "unknown_containers", b"unknown_containers"]) -> None: ...
+
+Global___GroupMembers: typing_extensions.TypeAlias = GroupMembers
+
+@typing.final
+class TaskMembers(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    PODS_FIELD_NUMBER: builtins.int
+    RUNNING_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """empty for pods that name none"""
+    pods: builtins.int
+    running: builtins.int
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        pods: builtins.int = ...,
+        running: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "pods", b"pods", "running", b"running"]) -> None: ...
+
+Global___TaskMembers: typing_extensions.TypeAlias = TaskMembers
+
+@typing.final
+class Amounts(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MILLI_CPU_FIELD_NUMBER: builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: builtins.int
+    milli_cpu: builtins.int
+    memory_bytes: builtins.int
+    def __init__(
+        self,
+        *,
+        milli_cpu: builtins.int = ...,
+        memory_bytes: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["memory_bytes", b"memory_bytes", "milli_cpu", b"milli_cpu"]) -> None: ...
+
+Global___Amounts: typing_extensions.TypeAlias = Amounts
+
+@typing.final
+class GroupPressure(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RESOURCE_FIELD_NUMBER: builtins.int
+    SOME_SECONDS_FIELD_NUMBER: builtins.int
+    MOST_AVG60_FIELD_NUMBER: builtins.int
+    resource: builtins.str
+    """cpu, memory or io"""
+    some_seconds: builtins.float
+    """how long some task waited, summed over the containers"""
+    most_avg60: builtins.float
+    """the highest share of the last minute, in percent"""
+    def __init__(
+        self,
+        *,
+        resource: builtins.str = ...,
+        some_seconds: builtins.float = ...,
+        most_avg60: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["most_avg60", b"most_avg60", "resource", b"resource", "some_seconds", b"some_seconds"]) -> None: ...
+
+Global___GroupPressure: typing_extensions.TypeAlias = GroupPressure
+
+@typing.final
+class PodGroupObject(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class MinTaskMemberEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    @typing.final
+    class MinResourcesEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    MIN_MEMBER_FIELD_NUMBER: builtins.int
+    MIN_TASK_MEMBER_FIELD_NUMBER: builtins.int
+    QUEUE_FIELD_NUMBER: builtins.int
+    PRIORITY_CLASS_FIELD_NUMBER: builtins.int
+    MIN_RESOURCES_FIELD_NUMBER: builtins.int
+    PHASE_FIELD_NUMBER: builtins.int
+    STATED_PHASE_FIELD_NUMBER: builtins.int
+    min_member: builtins.int
+    queue: builtins.str
+    priority_class: builtins.str
+    phase: builtins.str
+    """by Volcano's rule, with the pods on this node"""
+    stated_phase: builtins.str
+    """in the status of the object"""
+    @property
+    def min_task_member(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]: ...
+    @property
+    def min_resources(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        min_member: builtins.int = ...,
+        min_task_member: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        queue: builtins.str = ...,
+        priority_class: builtins.str = ...,
+        min_resources: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        phase: builtins.str = ...,
+        stated_phase: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["min_member", b"min_member", "min_resources", b"min_resources", "min_task_member", b"min_task_member", "phase", b"phase", "priority_class", b"priority_class", "queue", b"queue", "stated_phase", b"stated_phase"]) -> None: ...
+
+Global___PodGroupObject: typing_extensions.TypeAlias = PodGroupObject
 
 @typing.final
 class OperationStatus(google.protobuf.message.Message):
@@ -591,7 +842,7 @@ class OutcomeCount(google.protobuf.message.Message):
     OUTCOME_FIELD_NUMBER: builtins.int
     COUNT_FIELD_NUMBER: builtins.int
     outcome: builtins.str
-    """set, restored, failed, shown or left"""
+    """set, restored, failed, shown, left, triggered or partly"""
     count: builtins.int
     def __init__(
         self,
@@ -681,6 +932,7 @@ class ContainerWhy(google.protobuf.message.Message):
     SKIPPED_FIELD_NUMBER: builtins.int
     ADVICE_FIELD_NUMBER: builtins.int
     NUMBERS_FIELD_NUMBER: builtins.int
+    AT_RUN_TIME_FIELD_NUMBER: builtins.int
     VERDICTS_FIELD_NUMBER: builtins.int
     NOT_TOLD_FIELD_NUMBER: builtins.int
     id: builtins.str
@@ -711,6 +963,10 @@ class ContainerWhy(google.protobuf.message.Message):
         """what an operator can do about differences"""
 
     @property
+    def at_run_time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """what each policy said last, after its name"""
+
+    @property
     def verdicts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ContainerVerdict]:
         """What holds the container back, the main reason first; empty unless asked for."""
 
@@ -731,10 +987,11 @@ class ContainerWhy(google.protobuf.message.Message):
         skipped: collections.abc.Iterable[builtins.str] | None = ...,
         advice: collections.abc.Iterable[builtins.str] | None = ...,
         numbers: builtins.str = ...,
+        at_run_time: collections.abc.Iterable[builtins.str] | None = ...,
         verdicts: collections.abc.Iterable[Global___ContainerVerdict] | None = ...,
         not_told: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["advice", b"advice", "cgroup", b"cgroup", "container", b"container", "decided_at", b"decided_at", "files", b"files", "id", b"id", "namespace", b"namespace", "not_told", b"not_told", "numbers", b"numbers", "pod", b"pod", "qos_class", b"qos_class", "reason", b"reason", "rule", b"rule", "skipped", b"skipped", "state", b"state", "verdicts", b"verdicts"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "at_run_time", b"at_run_time", "cgroup", b"cgroup", "container", b"container", "decided_at", b"decided_at", "files", b"files", "id", b"id", "namespace", b"namespace", "not_told", b"not_told", "numbers", b"numbers", "pod", b"pod", "qos_class", b"qos_class", "reason", b"reason", "rule", b"rule", "skipped", b"skipped", "state", b"state", "verdicts", b"verdicts"]) -> None: ...
 
 Global___ContainerWhy: typing_extensions.TypeAlias = ContainerWhy
 
@@ -745,7 +1002,7 @@ class ContainerVerdict(google.protobuf.message.Message):
     VERDICT_FIELD_NUMBER: builtins.int
     BECAUSE_FIELD_NUMBER: builtins.int
     verdict: builtins.str
-    """throttled, contended, memory.high or idle"""
+    """throttled, contended, memory.high, idle or none"""
     because: builtins.str
     """the numbers that it follows from"""
     def __init__(

@@ -140,9 +140,12 @@ class Container(google.protobuf.message.Message):
     POD_SANDBOX_ID_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    CREATED_AT_FIELD_NUMBER: builtins.int
     id: builtins.str
     pod_sandbox_id: builtins.str
     state: Global___ContainerState.ValueType
+    created_at: builtins.int
+    """In nanoseconds since 1970."""
     @property
     def metadata(self) -> Global___ContainerMetadata: ...
     def __init__(
@@ -152,9 +155,10 @@ class Container(google.protobuf.message.Message):
         pod_sandbox_id: builtins.str = ...,
         metadata: Global___ContainerMetadata | None = ...,
         state: Global___ContainerState.ValueType = ...,
+        created_at: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["metadata", b"metadata"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "metadata", b"metadata", "pod_sandbox_id", b"pod_sandbox_id", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "id", b"id", "metadata", b"metadata", "pod_sandbox_id", b"pod_sandbox_id", "state", b"state"]) -> None: ...
 
 Global___Container: typing_extensions.TypeAlias = Container
 
@@ -546,16 +550,24 @@ class PodSandbox(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ID_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    RUNTIME_HANDLER_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: Global___PodSandboxState.ValueType
+    runtime_handler: builtins.str
+    @property
+    def metadata(self) -> Global___PodSandboxMetadata: ...
     def __init__(
         self,
         *,
         id: builtins.str = ...,
+        metadata: Global___PodSandboxMetadata | None = ...,
         state: Global___PodSandboxState.ValueType = ...,
+        runtime_handler: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["id", b"id", "state", b"state"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["metadata", b"metadata"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "metadata", b"metadata", "runtime_handler", b"runtime_handler", "state", b"state"]) -> None: ...
 
 Global___PodSandbox: typing_extensions.TypeAlias = PodSandbox
 
@@ -858,10 +870,13 @@ class ContainerStatus(google.protobuf.message.Message):
     ID_FIELD_NUMBER: builtins.int
     METADATA_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
+    FINISHED_AT_FIELD_NUMBER: builtins.int
     ANNOTATIONS_FIELD_NUMBER: builtins.int
     RESOURCES_FIELD_NUMBER: builtins.int
     id: builtins.str
     state: Global___ContainerState.ValueType
+    finished_at: builtins.int
+    """In nanoseconds since 1970; 0 while it runs."""
     @property
     def metadata(self) -> Global___ContainerMetadata: ...
     @property
@@ -878,11 +893,12 @@ class ContainerStatus(google.protobuf.message.Message):
         id: builtins.str = ...,
         metadata: Global___ContainerMetadata | None = ...,
         state: Global___ContainerState.ValueType = ...,
+        finished_at: builtins.int = ...,
         annotations: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         resources: Global___ContainerResources | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["metadata", b"metadata", "resources", b"resources"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "id", b"id", "metadata", b"metadata", "resources", b"resources", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["annotations", b"annotations", "finished_at", b"finished_at", "id", b"id", "metadata", b"metadata", "resources", b"resources", "state", b"state"]) -> None: ...
 
 Global___ContainerStatus: typing_extensions.TypeAlias = ContainerStatus
 

@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cli.capacity_document import capacity_document
 from nriplugin.cli.capacity_page import draw_differences, draw_report
-from nriplugin.cli.capacity_sources import (
+from nriplugin.cli.capacity_pods import (
+    NodeToAsk,
     decided_files,
-    driver_of,
-    find_capacity,
-    find_pods,
-    find_settings,
+    given_pods,
+    pods_of_node,
 )
+from nriplugin.cli.capacity_sources import driver_of, find_capacity, find_settings
 from nriplugin.cli.container_names import ContainersOfDaemon
 from nriplugin.cli.control_client import add_control_argument
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.printing import (
-    Page,
     add_output_argument,
     on_terminal,
+    print_document,
     print_error,
-    print_json,
-    print_yaml,
+    table_page,
 )
 from nriplugin.convert.curves import AUTO, Curve
 from nriplugin.errors import CgroupError, ConfigError
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.kube.level_tree import CapacityReport
     from nriplugin.node.capacity_check import LevelDifference
-
-# Rows of a pipe are as long as they have to be.
-_ANY_WIDTH = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         help="its pods, as `kubectl get pods -A -o yaml` or `-o json` prints them; - "
-        "is standard input (default: kubelet's checkpoint)",
+        "is standard input (default: those of kubelet's checkpoint and the runtime)",
     )
     parser.add_argument(
         "--kubelet-config",
@@ -138,9 +134,18 @@ def _builder(
         print_error(problem)
     settings = kubelet.settings
     found = find_capacity(args, settings)
-    daemon = None if args.pods else ContainersOfDaemon(args)
-    name = found.name if args.node is not None else None
-    pods = find_pods(args, name, daemon, tree, node.paths.kubepods())
+    if args.pods:
+        pods = given_pods(args, found.name if args.node is not None else None)
+    else:
+        asked = NodeToAsk(
+            args.host_root or "/",
+            kubelet.runtime_endpoint,
+            found.capacity.capacity.get("memory", 0),
+            ContainersOfDaemon(args),
+            tree,
+            node.paths.kubepods(),
+        )
+        pods = pods_of_node(asked)
     driver = driver_of(node, settings)
     sources = (
         found.source,
@@ -181,13 +186,12 @@ def _print(
     differences: list[LevelDifference] | None,
     args: argparse.Namespace,
 ) -> None:
-    if args.output == "json":
-        print_json(capacity_document(report, differences), indent=2)
-    elif args.output == "yaml":
-        print_yaml(capacity_document(report, differences))
+    if args.output != "table":
+        found = capacity_document(report, differences)
+        print_document("Capacity", found, args.output)
     else:
         terminal = on_terminal()
-        page = Page(None if terminal else _ANY_WIDTH)
+        page = table_page()
         if differences is None:
             draw_report(page, report, bars=terminal)
         else:

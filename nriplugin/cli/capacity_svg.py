@@ -278,7 +278,10 @@ class _Panel:
 
 
 def _label(box: _Box, left: float, width: float, y: float) -> Iterator[str]:
-    """Yield the text in a box: on one line, on two, or cut off, or none."""
+    """Yield the text in a box: on one line, on two, or cut off, or none.
+
+    A pod's namespace is left out where it does not fit; the box's tip has it.
+    """
     room = int((width - 6) / CHARACTER)
     if width < LEAST_LABEL or room < 3:
         return
@@ -287,6 +290,8 @@ def _label(box: _Box, left: float, width: float, y: float) -> Iterator[str]:
         yield _text(left + 4, middle, box.label)
         return
     name, _, amount = box.label.rpartition(" ")
+    if len(name) > room:
+        name = name.rpartition("/")[2]
     lines = [
         one if len(one) <= room else one[: room - 1] + "…" for one in (name, amount)
     ]

@@ -8,15 +8,27 @@ of all pods, `get` one type, and `set` is in cgroup_set.py.
 from __future__ import annotations
 
 import json
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.walk import find, walk
 from nriplugin.cgroup.types.formats import UNLIMITED, Pressure
 from nriplugin.cgroup.types.registry import Type
+from nriplugin.cli.container_names import CgroupNames
+from nriplugin.cli.control_client import add_control_argument
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.labels import cgroup_label
-from nriplugin.cli.printing import print_json, print_line, print_table
+from nriplugin.cli.layout import titles
+from nriplugin.cli.printing import (
+    add_output_argument,
+    print_document,
+    print_line,
+    table_page,
+)
 from nriplugin.errors import CgroupError, ConfigError
+from nriplugin.suggestions import suggestion
 
 if TYPE_CHECKING:
     import argparse
@@ -47,14 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tree = commands.add_parser(
         "tree", help="show QoS classes, pods and containers with their main values"
     )
-    tree.add_argument("--json", action="store_true", help="print a JSON list")
+    add_output_argument(tree, "how the cgroups are printed", alias=True)
     tree.set_defaults(what=_tree)
     get = commands.add_parser("get", help="show one resource type")
-    get.add_argument("type", metavar="TYPE", help="such as cpu.cfs_quota_us")
+    get.add_argument("type", metavar="TYPE", help="such as cpu.max")
     get.add_argument(
         "where", metavar="WHERE", nargs="?", help=f"{WHERE} (default: all of kubepods)"
     )
-    get.add_argument("--json", action="store_true", help="print a JSON list")
+    add_output_argument(get, "how the values are printed", alias=True)
     get.set_defaults(what=_get)
     change = commands.add_parser("set", help="change one resource type of one cgroup")
     change.add_argument("type", metavar="TYPE", help="such as memory.high")
@@ -72,6 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "`nriplugin restore` (default: $NRIPLUGIN_STATE_DIR, or /var/lib/nriplugin)",
     )
     change.set_defaults(what=_set)
+    add_output_argument(change, "how the change is printed")
+    for command in (tree, get):
+        add_control_argument(command)
     for command in (tree, get, change):
         add_node_arguments(command)
 
@@ -90,41 +105,67 @@ def _tree(args: argparse.Namespace) -> int:
     for found in walk(tree, node.paths.kubepods()):
         values = {str(one.type): _value(tree, one, found.cgroup) for one in resources}
         rows.append((found, values))
-    if args.json:
-        print_json([{**_described(found), "values": v} for found, v in rows])
+    names = CgroupNames(args, [found.cgroup for found, _ in rows])
+    if args.output != "table":
+        listed = [{**_described(found, names), "values": v} for found, v in rows]
+        print_document("CgroupTree", {"cgroups": listed}, args.output)
         return 0
-    table = [["CGROUP", *(str(one.type).upper() for one in resources)]]
+    columns = [
+        (file, [str(one.type) for one in of_file])
+        for file, of_file in groupby(resources, key=attrgetter("file"))
+    ]
+    table = [titles("cgroup", *(file for file, _ in columns))]
     for found, values in rows:
-        label = "  " * found.depth + cgroup_label(found.cgroup)
-        table.append([label, *(shown(value) for value in values.values())])
-    print_table(table)
+        label = "  " * found.depth + cgroup_label(found.cgroup, names)
+        # A file with several types, such as cpu.max, is shown as the kernel shows it.
+        cells = [
+            " ".join(shown(values[kind]) for kind in kinds) for _, kinds in columns
+        ]
+        table.append((label, *cells))
+    page = table_page()
+    page.table(table)
+    page.show()
     return 0
 
 
 def _get(args: argparse.Namespace) -> int:
     node = node_of(args)
     tree = node.open_tree()
-    resource = resource_named(tree, args.type)
+    kinds = resources_named(tree, args.type)
     if args.where is None:
         cgroups = [found.cgroup for found in walk(tree, node.paths.kubepods())]
-        rows = [(cgroup, _value(tree, resource, cgroup)) for cgroup in cgroups]
+        rows = [(cgroup, _content(tree, kinds, cgroup)) for cgroup in cgroups]
     else:
         cgroup = cgroup_named(tree, node, args.where)
-        check_support(tree, resource, cgroup)
-        rows = [(cgroup, plain(tree.get(resource.type, cgroup)))]
-    if args.json:
-        kind = str(resource.type)
+        check_support(tree, kinds[0], cgroup)
+        rows = [(cgroup, _read(tree, kinds, cgroup))]
+    if args.output != "table":
+        kind = str(kinds[0].type) if len(kinds) == 1 else kinds[0].file
         entries = [
-            {"type": kind, "cgroup": cgroup, "path": resource.path(cgroup), "value": v}
+            {"type": kind, "cgroup": cgroup, "path": kinds[0].path(cgroup), "value": v}
             for cgroup, v in rows
         ]
-        print_json(entries)
+        print_document("CgroupValues", {"values": entries}, args.output)
     elif args.where is not None:
         for line in _lines(rows[0][1]):
             print_line(line)
     else:
-        print_table([[cgroup, shown(value)] for cgroup, value in rows])
+        names = CgroupNames(args, [cgroup for cgroup, _ in rows])
+        page = table_page()
+        page.table([_labelled(cgroup, shown(value), names) for cgroup, value in rows])
+        page.show()
     return 0
+
+
+def _labelled(cgroup: str, value: str, names: CgroupNames) -> tuple[str, ...]:
+    """Return a row: the path, the value, and the name of a pod or container."""
+    place = identify(cgroup)
+    parts: list[str] = []
+    if place is not None and place.pod_uid:
+        parts += names.pod(place.pod_uid) or ()
+        container = place.container_id and names.container(place.container_id)
+        parts += [container] if container else []
+    return (cgroup, value, "/".join(parts))
 
 
 def _set(args: argparse.Namespace) -> int:
@@ -134,23 +175,37 @@ def _set(args: argparse.Namespace) -> int:
     return set_value(args)
 
 
+def resources_named(tree: Tree, name: str) -> list[Resource]:
+    """Find a type by its name, or all types of a file by the name of the file.
+
+    Raises:
+        ConfigError: this version has no such type, and no such file.
+    """
+    try:
+        return [tree.registry.get(name)]
+    except ConfigError:
+        by_file = [one for one in tree.registry if one.file == name]
+        if by_file:
+            return by_file
+        names = {str(one.type) for one in tree.registry}
+        names |= {one.file for one in tree.registry}
+        raise ConfigError(
+            f"TYPE: {name!r}, expected one of {', '.join(sorted(names))}"
+            f"{suggestion(name, names)}"
+        ) from None
+
+
 def resource_named(tree: Tree, name: str) -> Resource:
     """Find a type by its name, or by a file name that belongs to one type only.
 
     Raises:
-        ConfigError: this version has no such type.
+        ConfigError: this version has no such type, or the file has several.
     """
-    try:
-        return tree.registry.get(name)
-    except ConfigError:
-        by_file = [one for one in tree.registry if one.file == name]
-        if len(by_file) == 1:
-            return by_file[0]
-        if by_file:
-            types = " or ".join(str(one.type) for one in by_file)
-            raise ConfigError(f"TYPE: {name!r}, expected {types}") from None
-        known = ", ".join(sorted(str(one.type) for one in tree.registry))
-        raise ConfigError(f"TYPE: {name!r}, expected one of {known}") from None
+    first, *more = resources_named(tree, name)
+    if more:
+        types = " or ".join(str(one.type) for one in (first, *more))
+        raise ConfigError(f"TYPE: {name!r}, expected {types}")
+    return first
 
 
 def cgroup_named(tree: Tree, node: DetectedNode, where: str) -> str:
@@ -201,10 +256,21 @@ def shown(value: Any) -> str:  # noqa: ANN401 # by type, as Tree.get
 
 def _value(tree: Tree, resource: Resource, cgroup: str) -> Any:  # noqa: ANN401
     """Return a value as JSON can hold it, or None if it cannot be read."""
+    return _content(tree, [resource], cgroup)
+
+
+def _content(tree: Tree, kinds: list[Resource], cgroup: str) -> Any:  # noqa: ANN401
     try:
-        return plain(tree.get(resource.type, cgroup))
+        return _read(tree, kinds, cgroup)
     except CgroupError:
         return None
+
+
+def _read(tree: Tree, kinds: list[Resource], cgroup: str) -> Any:  # noqa: ANN401
+    """Return the value of a type; of a file with several, its content."""
+    if len(kinds) > 1:
+        return tree.files.read(kinds[0].path(cgroup)).strip()
+    return plain(tree.get(kinds[0].type, cgroup))
 
 
 def _lines(value: Any) -> list[str]:  # noqa: ANN401
@@ -215,14 +281,19 @@ def _lines(value: Any) -> list[str]:  # noqa: ANN401
     return shown(value).split("\n")
 
 
-def _described(found: FoundCgroup) -> dict[str, Any]:
+def _described(found: FoundCgroup, names: CgroupNames) -> dict[str, Any]:
     place = found.identity
+    pod = names.pod(place.pod_uid) if place.pod_uid else None
+    container = names.container(place.container_id) if place.container_id else None
     return {
         "cgroup": found.cgroup,
         "level": place.level,
         "qos_class": place.qos_class,
         "pod_uid": place.pod_uid,
         "container_id": place.container_id,
+        "namespace": pod and pod[0],
+        "pod": pod and pod[1],
+        "container": container,
         "runtime": place.runtime,
         "conmon": place.conmon,
         "inner": "/".join(place.inner) or None,

@@ -25,13 +25,14 @@ from nriplugin.cli.cgroup import (
     shown,
 )
 from nriplugin.cli.detect import node_of
-from nriplugin.cli.printing import print_error, print_line
+from nriplugin.cli.printing import print_document, print_error, print_line
 from nriplugin.convert.curves import AUTO, curve_named, shares_of, weight_of
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.node.state_directory import state_directory
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from nriplugin.cgroup.types.registry import Resource
 
@@ -44,7 +45,8 @@ def set_value(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         files = opened.enter_context(node.open_files())
         tree = Tree(files, node.version.number)
-        resource, value = wanted(tree, args.type, args.value)
+        tell = print_line if args.output == "table" else print_error
+        resource, value = wanted(tree, args.type, args.value, tell)
         cgroup = cgroup_named(tree, node, args.where)
         if identify(cgroup) is None:
             kubepods = node.paths.kubepods()
@@ -57,7 +59,11 @@ def set_value(args: argparse.Namespace) -> int:
         content = resource.format(value, before).strip()
         if args.dry_run:
             now = before.strip()
-            print_line(f"would write {content!r} to {path}, which is {now!r}")
+            if args.output != "table":
+                change = {"path": path, "before": now, "after": content}
+                print_document("CgroupChange", {**change, "dryRun": True}, args.output)
+            else:
+                print_line(f"would write {content!r} to {path}, which is {now!r}")
             return 0
         directory = state_directory(node, args.state_dir)
         journal = None
@@ -74,6 +80,10 @@ def set_value(args: argparse.Namespace) -> int:
             print_error(outcome.reason)
         old = plain(resource.parse_at(path, before))
         new = plain(tree.get(resource.type, cgroup))
+        if args.output != "table":
+            change = {"path": path, "before": shown(old), "after": shown(new)}
+            print_document("CgroupChange", {**change, "dryRun": False}, args.output)
+            return 0
         through = " (through systemd)" if outcome.by_writer else ""
         print_line(f"{path}: {shown(old)} -> {shown(new)}{through}")
     return 0
@@ -87,7 +97,9 @@ def _check_text(where: str) -> None:
         raise ConfigError(f"WHERE: {where!r}, expected a name in UTF-8") from exc
 
 
-def wanted(tree: Tree, name: str, given: str) -> tuple[Resource, str]:
+def wanted(
+    tree: Tree, name: str, given: str, tell: Callable[[str], None] = print_line
+) -> tuple[Resource, str]:
     """Return the resource to set and its value, for this node's cgroup version.
 
     cpu.shares become cpu.weight on cgroup v2, and the other way round on v1.
@@ -99,12 +111,12 @@ def wanted(tree: Tree, name: str, given: str) -> tuple[Resource, str]:
     if name == Type.CPU_SHARES and tree.version == 2:
         Registry(1).get(name).validate(given)
         value = str(weight_of(int(given), curve))
-        print_line(f"cpu.shares {given} is cpu.weight {value} on cgroup v2 ({curve})")
+        tell(f"cpu.shares {given} is cpu.weight {value} on cgroup v2 ({curve})")
         return tree.registry.get(Type.CPU_WEIGHT), value
     if name == Type.CPU_WEIGHT and tree.version == 1:
         Registry(2).get(name).validate(given)
         value = str(shares_of(int(given), curve))
-        print_line(f"cpu.weight {given} is cpu.shares {value} on cgroup v1 ({curve})")
+        tell(f"cpu.weight {given} is cpu.shares {value} on cgroup v1 ({curve})")
         return tree.registry.get(Type.CPU_SHARES), value
     resource = resource_named(tree, name)
     if resource.controller in ("memory", "hugetlb") and given != "max":

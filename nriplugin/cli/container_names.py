@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
+from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cli.control_client import client_of
 from nriplugin.errors import ConfigError, ControlError
 
@@ -56,3 +57,33 @@ class ContainersOfDaemon:
         except ConfigError:
             return  # the daemon knows no container whose ID begins so
         self._known.update((one.id, one) for one in answer.containers)
+
+
+class CgroupNames:
+    """The names of the pods and containers in cgroups, as far as a daemon has them."""
+
+    def __init__(self, args: argparse.Namespace, cgroups: Iterable[str]) -> None:
+        """Ask about the containers among some cgroups.
+
+        Raises:
+            ConfigError: the address of the daemon is none.
+            ControlError: the user named a daemon, and it does not answer.
+        """
+        pods = {}
+        for cgroup in cgroups:
+            place = identify(cgroup)
+            if place is not None and place.container_id is not None:
+                pods[place.container_id] = place.pod_uid
+        found = ContainersOfDaemon(args).get(pods)
+        self._containers = {one: why.container for one, why in found.items()}
+        self._pods = {
+            pods[one]: (why.namespace, why.pod) for one, why in found.items() if why.pod
+        }
+
+    def container(self, container_id: str) -> str | None:
+        """Return the name of a container."""
+        return self._containers.get(container_id) or None
+
+    def pod(self, uid: str) -> tuple[str, str] | None:
+        """Return the namespace and the name of a pod."""
+        return self._pods.get(uid)

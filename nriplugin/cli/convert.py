@@ -11,17 +11,26 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from nriplugin.cli.printing import print_json, print_line, print_table
+from nriplugin.cli.layout import Tone, Toned, titles
+from nriplugin.cli.printing import (
+    add_output_argument,
+    print_document,
+    print_json,
+    table_page,
+)
 from nriplugin.convert import Conversion, Curve, convert
 from nriplugin.convert.curves import AUTO, curve_named
 from nriplugin.convert.readers import from_oci
 from nriplugin.convert.reverse import reverse
 from nriplugin.errors import ConfigError
+from nriplugin.kube.kubelet import milli_cpu_to_quota, milli_cpu_to_shares
+from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
+from nriplugin.kube.quantity import milli
 from nriplugin.kube.quantity import value as quantity
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # Option -> place in OCI's linux.resources.
 NUMBERS = {
@@ -41,6 +50,10 @@ BYTES = {
 TEXTS = {"cpus": ("cpu", "cpus"), "mems": ("cpu", "mems")}
 
 
+# From this width on, the rules have a column of their own.
+_WIDE = 120
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
@@ -49,6 +62,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="OCI linux.resources as JSON, or a whole config.json (default: standard "
         "input, unless options give the numbers; - is standard input)",
+    )
+    parser.add_argument(
+        "--cpu",
+        metavar="AMOUNT",
+        help="CPU as request and limit, such as 500m: the shares, quota and period "
+        "that kubelet sends for it",
     )
     for option in NUMBERS:
         parser.add_argument(f"--{option}", metavar="N")
@@ -62,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--curve",
         choices=[AUTO, *Curve, "all"],
         help="the curve from cpu shares to cpu.weight; `auto` is quadratic here "
-        "(default: all in the table, auto with --json and --reverse)",
+        "(default: all in the table, auto with -o json, -o yaml and --reverse)",
     )
     parser.add_argument("--bfq", action="store_true", help="the node has io.bfq.weight")
     parser.add_argument(
@@ -71,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='read cgroup v2 files, such as {"cpu.weight": "39"}, and print the '
         "v1-style numbers",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_output_argument(parser, "how the files are printed", alias=True)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -79,20 +98,26 @@ def main(args: argparse.Namespace) -> int:
     document = _from_options(args) or _from_json(args.file)
     if args.reverse:
         result = reverse(_files(document), _curves(args.curve or AUTO)[0])
-        print_json(result, indent=None if args.json else 2)
+        if args.output == "table":
+            print_json(result, indent=2)
+        else:
+            print_document("Resources", result, args.output)
         return 0
     resources = document
     if isinstance(document.get("linux"), dict):  # a whole config.json
         resources = document["linux"].get("resources")
-    curves = _curves(args.curve or (AUTO if args.json else "all"))
+    shows_all = "all" if args.output == "table" else AUTO
+    curves = _curves(args.curve or shows_all)
     conversions = [
         convert(from_oci(resources), curve, bfq=args.bfq) for curve in curves
     ]
-    if args.json:
-        results = [_as_json(conversion) for conversion in conversions]
-        print_json(results if args.curve == "all" else results[0])
-    else:
+    if args.output == "table":
         _print_table(conversions)
+    elif args.curve == "all":
+        results = [_as_json(conversion) for conversion in conversions]
+        print_document("ConversionList", {"items": results}, args.output)
+    else:
+        print_document("Conversion", _as_json(conversions[0]), args.output)
     return 0
 
 
@@ -102,6 +127,8 @@ def _curves(choice: str) -> list[Curve]:
 
 def _from_options(args: argparse.Namespace) -> dict[str, Any]:
     document: dict[str, Any] = {}
+    if args.cpu is not None:
+        document["cpu"] = _cpu(args.cpu)
     for option, (section, field) in (NUMBERS | BYTES | TEXTS).items():
         given = getattr(args, option.replace("-", "_"))
         if given is not None:
@@ -114,6 +141,22 @@ def _from_options(args: argparse.Namespace) -> dict[str, Any]:
     if document and args.file is not None:
         raise ConfigError(f"FILE: {args.file!r}, expected none beside options")
     return document
+
+
+def _cpu(text: str) -> dict[str, Any]:
+    """Return what kubelet sends for a CPU amount that is request and limit."""
+    try:
+        amount = milli(text)
+    except ConfigError:
+        raise ConfigError(f"--cpu: {text!r}, expected CPUs, such as 500m") from None
+    if amount <= 0:
+        raise ConfigError(f"--cpu: {text!r}, expected more than 0, such as 500m")
+    period_us = KubeletCapacitySettings().cpu_cfs_quota_period_us
+    return {
+        "shares": milli_cpu_to_shares(amount),
+        "quota": milli_cpu_to_quota(amount, period_us),
+        "period": period_us,
+    }
 
 
 def _bytes(text: str) -> int:
@@ -155,13 +198,21 @@ def _as_json(conversion: Conversion) -> dict[str, Any]:
 def _print_table(conversions: list[Conversion]) -> None:
     first = conversions[0]
     several = len(conversions) > 1
-    rows = [["FILE", *(str(c.curve).upper() for c in conversions), "RULE"]]
+    page = table_page()
+    wide = page.width >= _WIDE
+    curves = [str(c.curve) for c in conversions]
+    rows: list[Sequence[str]] = [titles("file", *curves, *(("rule",) if wide else ()))]
+    notes: list[Sequence[str]] = [()]
     for number, (file, _, rule) in enumerate(first.derived):
         values = [c.derived[number].value.replace("\n", "; ") for c in conversions]
         text = "by the curve" if several and file == "cpu.weight" else rule.text
-        rows.append([file, *values, f"{', '.join(rule.fields)}: {text}"])
-    print_table(rows)
+        told = f"{', '.join(rule.fields)}: {text}"
+        rows.append([file, *values, *([told] if wide else [])])
+        notes.append([] if wide else [Toned(told, Tone.FAINT)])
+    page.table(rows, notes=notes)
     for field, reason in first.dropped:
-        print_line(f"dropped {field}: {reason}")
+        page.text(Toned("dropped", Tone.WARNING), f"{field}: {reason}", hanging=2)
     for field, given, used, reason in first.clamped:
-        print_line(f"clamped {field}: {given} to {used}, {reason}")
+        told = f"{field}: {given} to {used}, {reason}"
+        page.text(Toned("clamped", Tone.WARNING), told, hanging=2)
+    page.show()

@@ -1,62 +1,122 @@
-"""`nriplugin demo`: the plugin on the embedded runtime, step by step as a table.
+"""`nriplugin demo`: the plugin on the embedded runtime, step by step.
 
-demo_scenario.py plays the pods; this module prints what the runtime sent and what the
-plugin answered.
+demo_scenario.py plays the pods; this module prints what the runtime sent, what it would
+write alone, and what the plugin answered.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from itertools import zip_longest
+import logging
+import sys
 from typing import TYPE_CHECKING
 
-from nriplugin.cli.demo_scenario import play
-from nriplugin.cli.printing import print_json, print_line, print_table
+from nriplugin.cli.demo_scenario import CONFIG, play, read_pods
+from nriplugin.cli.layout import Tone, Toned, titles
+from nriplugin.cli.printing import add_output_argument, print_document, table_page
+from nriplugin.errors import ConfigError
 
 if TYPE_CHECKING:
     import argparse
 
     from nriplugin.cli.demo_scenario import Step
+    from nriplugin.kube.manifests import ManifestPod
 
-TITLES = ("EVENT", "WHO", "CAME IN (v1)", "WENT OUT (v2)", "BECAUSE")
-# Each step is printed as it happens, so the widths are fixed beforehand.
-WIDTHS = (15, 30, 33, 24)
+
+# From this width on, the reasons have a column of their own.
+_WIDE = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object per step"
+    parser.description = (
+        "Shows the plugin at work on an embedded runtime, over a real socket and "
+        "without root: what kubelet sends for a container, what the runtime would "
+        "write alone, and what it writes with nriplugin."
     )
+    parser.add_argument(
+        "--config", metavar="FILE", help="configuration file, YAML (default: a sample)"
+    )
+    parser.add_argument(
+        "--pods",
+        metavar="FILE",
+        help="manifest with pods or workloads; - is standard input (default: a sample)",
+    )
+    add_output_argument(parser, "how each step is printed", alias=True)
 
 
 def main(args: argparse.Namespace) -> int:
     """Play the scenario and print every step as it happens."""
-    if not args.json:
-        print_line(
-            "Kubernetes still sends cgroup v1 numbers; the plugin answers with the"
+    # What is logged is part of the steps.
+    logging.getLogger("nriplugin").addHandler(logging.NullHandler())
+    config = None
+    if args.config is not None:
+        from nriplugin.config import read_config
+
+        config = read_config(args.config)
+    pods = _pods(args.pods) if args.pods is not None else []
+    if args.output == "table":
+        page = table_page()
+        page.text(
+            "Kubernetes still sends cgroup v1 numbers. The runtime makes cgroup v2 "
+            "files of them; the plugin answers with the files that it writes instead."
         )
-        print_line("cgroup v2 files that the runtime then writes.")
-        print_line()
-        print_table([TITLES], widths=WIDTHS, flush=True)
-    for step in play():
-        if args.json:
-            print_json(dataclasses.asdict(step), flush=True)
+        if args.config is None:
+            page.text("")
+            page.text(Toned("The configuration:", Tone.TITLE))
+            for line in CONFIG.splitlines():
+                page.text(line, indent=2)
+        page.text("")
+        page.show(flush=True)
+    for step in play(config, pods):
+        if args.output != "table":
+            content = dataclasses.asdict(step)
+            print_document("DemoStep", content, args.output, stream=True)
         else:
-            print_table(_rows(step), widths=WIDTHS, flush=True)
+            _show(step)
     return 0
 
 
-def _rows(step: Step) -> list[tuple[str, ...]]:
-    """Return the lines of a step; the event and its subject stand on the first."""
-    came_in = [f"{name} {value}" for name, value in step.came_in.items()]
-    went_out = [
-        (f"{file} = {value}", step.rules.get(file, ""))
-        for file, value in sorted(step.went_out.items())
-    ]
-    rows = [
-        ("", "", left or "", *(right or ("", "")))
-        for left, right in zip_longest(came_in or [""], went_out)
-    ]
-    rows[0] = (step.event, step.subject, *rows[0][2:])
-    return rows
+def _pods(path: str) -> list[ManifestPod]:
+    try:
+        if path == "-":
+            text = sys.stdin.buffer.read()
+        else:
+            with open(path, "rb") as file:
+                text = file.read()
+    except OSError as exc:
+        raise ConfigError(
+            f"--pods: {path!r}: {exc.strerror}, expected a manifest"
+        ) from exc
+    pods = read_pods(text, path)
+    if not pods:
+        raise ConfigError(f"--pods: {path!r}: no pods, expected a manifest with pods")
+    return pods
+
+
+def _show(step: Step) -> None:
+    page = table_page()
+    page.text(Toned(step.event, Tone.TITLE), step.subject)
+    if step.came_in:
+        sent = ", ".join(f"{name} {value}" for name, value in step.came_in.items())
+        page.text(Toned("kubelet sends:", Tone.FAINT), sent, indent=2, hanging=2)
+    if step.went_out or step.before:
+        wide = page.width >= _WIDE
+        rows: list[tuple[str, ...]] = []
+        notes: list[tuple[str, ...]] = []
+        for file in sorted({**step.before, **step.went_out}):
+            alone = step.before.get(file, "-")
+            now = step.went_out.get(file, "as alone")
+            if file == "cpu.weight" and "cpu.shares" in step.cleared:
+                now = "not set"
+            tone = Tone.GOOD if now not in (alone, "as alone") else None
+            why = step.rules.get(file, "")
+            row = (file, alone, Toned(now, tone))
+            rows.append((*row, why) if wide else row)
+            notes.append(() if wide or not why else (Toned(why, Tone.FAINT),))
+        head = ("file", "alone", "with it", *(("because",) if wide else ()))
+        page.table([titles(*head), *rows], notes=[(), *notes], indent=2)
+    for refusal in step.refused:
+        page.text(Toned("refused:", Tone.WARNING), refusal, indent=2, hanging=2)
+    page.text("")
+    page.show(flush=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, detect_node
 from nriplugin.cgroup.types.registry import Type
-from nriplugin.cli.printing import print_json, print_table
+from nriplugin.cli.printing import add_output_argument, print_document, table_page
 from nriplugin.errors import CgroupError
 from nriplugin.kube import kubelet_config
 
@@ -40,7 +40,7 @@ FEATURES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_output_argument(parser, "how the node is printed", alias=True)
     add_node_arguments(parser)
 
 
@@ -68,10 +68,12 @@ def node_of(args: argparse.Namespace) -> DetectedNode:
 def main(args: argparse.Namespace) -> int:
     """Detect and print."""
     facts = describe(node_of(args))
-    if args.json:
-        print_json(facts, indent=2)
+    if args.output != "table":
+        print_document("DetectedNode", facts, args.output)
     else:
-        print_table(_rows(facts))
+        page = table_page()
+        page.table(list(_rows(facts)))
+        page.show()
     return 0
 
 

@@ -12,7 +12,7 @@ from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR
 from nriplugin.cli.control_client import ENV_CONTROL, control_path
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.layout import Tone, Toned
-from nriplugin.cli.printing import Page, add_output_argument, print_json, print_yaml
+from nriplugin.cli.printing import Page, add_output_argument, print_document
 from nriplugin.daemon.control_service import DEFAULT_CONTROL
 from nriplugin.daemon.doctor.examine import examine
 from nriplugin.daemon.doctor.finding import FindingLevel
@@ -80,10 +80,9 @@ def main(args: argparse.Namespace) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     found = examine(ExaminedHost(node_of(args), options))
     findings = [finding for _, of_family in found for finding in of_family]
-    if args.output == "json":
-        print_json([finding.as_dict() for finding in findings], indent=2)
-    elif args.output == "yaml":
-        print_yaml([finding.as_dict() for finding in findings])
+    if args.output != "table":
+        listed = [finding.as_dict() for finding in findings]
+        print_document("Diagnosis", {"findings": listed}, args.output)
     else:
         _show(found)
     return int(any(one.level is FindingLevel.PROBLEM for one in findings))

@@ -16,8 +16,8 @@ from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import (
     Page,
     on_terminal,
+    print_document,
     print_error,
-    print_json,
     print_line,
 )
 from nriplugin.cli.times import stamp
@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("text", "json"),
+        choices=("text", "json", "yaml"),
         default="text",
         help="how an event is printed; json is one line each (default: text)",
     )
@@ -98,7 +98,7 @@ def main(args: argparse.Namespace) -> int:
     events = _following(client, args.all) if args.follow else _watch(client, args.all)
     wanted = (event for event in events if not args.kind or event.kind in args.kind)
     for event in islice(wanted, args.count):
-        _print(event, as_json=args.output == "json")
+        _print(event, output=args.output)
     return 0
 
 
@@ -152,9 +152,9 @@ def _started_at(client: ControlClient) -> float:
     return status.started_at
 
 
-def _print(event: control.Event, *, as_json: bool) -> None:
-    if as_json:
-        print_json(plain(event), flush=True)
+def _print(event: control.Event, *, output: str) -> None:
+    if output != "text":
+        print_document("Event", plain(event), output, stream=True)
         return
     at = stamp(event.at)
     names = (event.namespace, event.pod, event.container)

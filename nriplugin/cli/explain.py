@@ -6,18 +6,24 @@ engine as in `nriplugin run`.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.paths import Driver
-from nriplugin.cli.printing import print_json, print_line, print_table
+from nriplugin.cli.explain_page import FOLDED, draw_group, draw_pod
+from nriplugin.cli.layout import Tone, Toned
+from nriplugin.cli.printing import add_output_argument, print_json_or_yaml, table_page
 from nriplugin.convert.curves import AUTO, Curve, curve_named
-from nriplugin.engine.decision import EXACT, RESOURCES
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
-from nriplugin.explain import DEFAULT_KUBELET, TYPICAL_NODE, explain_pods
+from nriplugin.explain import (
+    DEFAULT_KUBELET,
+    TYPICAL_NODE,
+    TYPICAL_V1_NODE,
+    explain_pods,
+    explained_document,
+)
 from nriplugin.kube.api_objects import read_node
 from nriplugin.kube.capacity import node_capacity
 from nriplugin.kube.manifests import read_manifests
@@ -25,22 +31,12 @@ from nriplugin.kube.quantity import value
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
 
     from nriplugin.engine.model import NodeFacts
-    from nriplugin.explain import (
-        ExplainedContainer,
-        ExplainedFile,
-        ExplainedPod,
-        ExplainedWrite,
-    )
+    from nriplugin.explain import ExplainedPod
     from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
     from nriplugin.kube.manifests import Manifests
     from nriplugin.kube.podgroup_object import GroupObject
-
-# The least widths of a label and of `file = value`: most containers then line up.
-LABEL_WIDTHS = (14,)
-FILE_WIDTHS = (28,)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +81,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "systemd)",
     )
     parser.add_argument(
+        "--cgroup-version",
+        type=int,
+        choices=[1, 2],
+        default=2,
+        help="the node's cgroup version; with 1, nriplugin does direct writes only "
+        "(default: 2)",
+    )
+    parser.add_argument(
         "--oci-runtime",
         choices=["runc", "crun"],
         help="the node's OCI runtime, for pods without a runtimeClassName (default: "
@@ -96,7 +100,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="assume that nriplugin may not write to cgroups itself, as with "
         "`run --read-only`; values that need such a write are left out",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON list of pods")
+    parser.add_argument(
+        "--details",
+        action="store_true",
+        help="also show what nriplugin does not change: requests, numbers, cgroups",
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="also write a page with a picture of each pod"
+    )
+    add_output_argument(parser, "how the pods are printed", alias=True)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -128,24 +140,43 @@ def main(args: argparse.Namespace) -> int:
         )
         groups += manifests.groups
         skipped += [f"{entry.kind} {entry.name}" for entry in manifests.skipped]
-    if args.json:
-        print_json([dataclasses.asdict(pod) for pod in explained], indent=2)
+    if args.html is not None:
+        _write_page(explained, args.html)
+    if args.output != "table":
+        print_json_or_yaml(explained_document(explained, groups, skipped), args.output)
         return 0
+    page = table_page()
     for one in explained:
-        _print_pod(one)
+        draw_pod(page, one, v1=facts.direct_only, details=args.details)
     for group in groups:
-        _print_group(group)
+        draw_group(page, group)
     if skipped:
-        print_line(f"skipped, no pods: {', '.join(skipped)}")
+        page.text("skipped, no pods:", ", ".join(skipped))
     elif not explained and not groups:
-        print_line("no pods")
+        page.text("no pods")
+    if explained and not args.details:
+        page.text(Toned(FOLDED, Tone.FAINT))
+    page.show()
     return 0
+
+
+def _write_page(explained: list[ExplainedPod], path: str) -> None:
+    from nriplugin.cli.explain_html import explained_html
+
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(explained_html(explained))
+    except OSError as exc:
+        raise ConfigError(
+            f"--html: {path!r}: {exc.strerror}, expected a file to write"
+        ) from exc
 
 
 def _facts(args: argparse.Namespace, kubelet: KubeletCapacitySettings) -> NodeFacts:
     """Return the facts of the node that the options describe."""
     memory, allocatable = _memory(args, kubelet)
-    return TYPICAL_NODE._replace(
+    typical = TYPICAL_NODE if args.cgroup_version == 2 else TYPICAL_V1_NODE
+    return typical._replace(
         driver=args.driver or kubelet.driver or Driver.SYSTEMD,
         oci_runtime=args.oci_runtime,
         memory_capacity_bytes=memory,
@@ -195,99 +226,3 @@ def _documents(path: str) -> list[object]:
             f"{path}: cannot be read: {exc.strerror}, expected a manifest"
         ) from exc
     return load_documents(content, path)
-
-
-def _print_pod(pod: ExplainedPod) -> None:
-    name = pod.name if pod.namespace is None else f"{pod.namespace}/{pod.name}"
-    print_line(f"{pod.kind} {name}")
-    facts = [
-        ("QoS class", pod.qos_class),
-        ("curve", f"{pod.curve} ({pod.curve_evidence})"),
-        *pod.cgroups.items(),
-        ("kubelet writes", _joined(pod.pod_v2)),
-    ]
-    if pod.path not in ("", "spec.template"):
-        facts.insert(0, ("template", pod.path))
-    if pod.replicas is not None:
-        facts.append(("replicas", str(pod.replicas)))
-    if pod.added_annotations:
-        facts.append(("annotations", _joined(pod.added_annotations)))
-    print_table(facts, widths=LABEL_WIDTHS, indent=2)
-    for container in pod.containers:
-        _print_container(container)
-    print_line()
-
-
-def _print_group(group: GroupObject) -> None:
-    name = group.name if group.namespace is None else f"{group.namespace}/{group.name}"
-    print_line(f"PodGroup {name}")
-    facts = [
-        ("min members", str(group.min_member)),
-        ("of tasks", _joined(group.min_task_member)),
-        ("min resources", _joined(group.min_resources)),
-        ("queue", group.queue),
-        ("priority class", group.priority_class or "none"),
-        ("phase", group.phase),
-    ]
-    if group.job:
-        facts.append(("made for", f"the Volcano Job {group.job}"))
-    print_table(facts, widths=LABEL_WIDTHS, indent=2)
-    print_line()
-
-
-def _print_container(container: ExplainedContainer) -> None:
-    role = "" if container.role == "app" else f" ({container.role})"
-    print_line(f"  container {container.name}{role}")
-    requests = _joined(container.requests)
-    if container.defaulted:
-        requests += f" ({', '.join(container.defaulted)} from limits)"
-    facts = [
-        ("requests", requests),
-        ("limits", _joined(container.limits)),
-        ("kubelet sends", _joined(container.sent)),
-    ]
-    if container.settings:
-        facts.append(("settings of", container.settings))
-    if container.shadow:
-        facts.append(("shadow mode", "these values are only shown, and not set"))
-    print_table(facts, widths=LABEL_WIDTHS, indent=4)
-    values = [(f"{f.file} = {f.value}", _reason(f)) for f in container.files]
-    values += [(f"{w.file} = {w.value}", _written(w)) for w in container.writes]
-    if values:
-        print_table(values, widths=FILE_WIDTHS, indent=4)
-    for field in container.cleared:
-        print_line(f'    {field} cleared: sent as 0, which is "not given"')
-    for left in container.left:
-        print_line(f"    {left['what']} left alone: {left['why']}")
-    for refusal in container.refused:
-        print_line(f"    refused ({refusal['reason']}): {refusal['text']}")
-    for clamped in container.clamped:
-        print_line(
-            f"    {clamped['field']} {clamped['given']} taken as {clamped['used']}: "
-            f"{clamped['reason']}"
-        )
-    for dropped in container.dropped:
-        print_line(f"    {dropped['field']} dropped: {dropped['reason']}")
-    for note in container.notes:
-        print_line(f"    note: {note}")
-
-
-def _reason(file: ExplainedFile) -> str:
-    if file.handler == RESOURCES:
-        return f"from {', '.join(file.fields)}; {file.rule}"
-    return f"{file.handler}: {file.rule}; {file.source}{_sure(file)}"
-
-
-def _written(write: ExplainedWrite) -> str:
-    return (
-        f"{write.handler}: written to the {write.level}'s cgroup {write.when} the "
-        f"runtime's; {write.rule}; {write.source}{_sure(write)}"
-    )
-
-
-def _sure(one: ExplainedFile | ExplainedWrite) -> str:
-    return "" if one.confidence == EXACT else f" ({one.confidence})"
-
-
-def _joined(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items()) or "none"

@@ -81,22 +81,18 @@ def text_lines(
 def table_rows(
     cells: list[list[str]],
     *,
-    widths: Sequence[int] = (),
     indent: int = 0,
     numbers: bool = False,
     room: int | None = None,
     colour: bool = False,
 ) -> list[list[str]]:
-    """Return the lines of each row of a table; see `print_table`.
+    """Return the lines of each row of a table, whose columns are two spaces apart.
 
-    With `room` for a line, cells of columns that are too wide are wrapped.
+    With `numbers`, all columns but the first are aligned to the right. With `room` for
+    a line, cells of columns that are too wide are wrapped.
     """
     columns = list(zip(*cells, strict=True))
-    least = [*widths, *([0] * (len(columns) - len(widths)))]
-    wide = [
-        max(width, *map(len, column))
-        for width, column in zip(least, columns, strict=True)
-    ]
+    wide = [max(map(len, column)) for column in columns]
     if room is not None:
         _narrow(wide, room - 2 * (len(wide) - 1))
     rows = []

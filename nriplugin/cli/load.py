@@ -14,15 +14,24 @@ from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.tasks.states import GONE, tasks_below
 from nriplugin.cgroup.types.reader import Reader
 from nriplugin.cgroup.types.tree import Tree
+from nriplugin.cli.container_names import CgroupNames
+from nriplugin.cli.control_client import add_control_argument
 from nriplugin.cli.detect import add_node_arguments, node_of
 from nriplugin.cli.labels import cgroup_label, unseen_tasks
-from nriplugin.cli.printing import print_error, print_json, print_table
+from nriplugin.cli.layout import titles
+from nriplugin.cli.printing import (
+    add_output_argument,
+    print_document,
+    print_error,
+    table_page,
+)
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.node.pod_usage import RESOURCES
 from nriplugin.node.task_readers import open_states_reader
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.tasks.states import CgroupTasks, StatesReader, TaskStates
@@ -56,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="list every cgroup below PATH, too; without this, their tasks are only "
         "counted into PATH",
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    add_output_argument(parser, "how the tasks are printed", alias=True)
+    add_control_argument(parser)
     add_node_arguments(parser)
 
 
@@ -68,10 +78,12 @@ def main(args: argparse.Namespace) -> int:
         tree = Tree(files, node.version.number)
         reader = open_states_reader(node, files, opened)
         rows = _rows(node, tree, reader, args)
-    if args.json:
-        print_json([_as_json(row) for row in rows])
+    if args.output != "table":
+        cgroups = [_as_json(row) for row in rows]
+        print_document("Load", {"cgroups": cgroups}, args.output)
     else:
-        _print_table(rows, with_pressure=node.version.number == 2)
+        names = CgroupNames(args, [row.cgroup for row in rows])
+        _print_table(rows, names, with_pressure=node.version.number == 2)
     unseen = rows[0].states.unseen
     if unseen:
         print_error(unseen_tasks(unseen))
@@ -142,11 +154,13 @@ def _as_json(row: LoadRow) -> dict[str, object]:
     }
 
 
-def _print_table(rows: list[LoadRow], with_pressure: bool) -> None:
-    titles = ["CGROUP", *COLUMNS]
+def _print_table(
+    rows: list[LoadRow], names: CgroupNames, *, with_pressure: bool
+) -> None:
+    head = ["CGROUP", *COLUMNS]
     if with_pressure:
-        titles += [f"{name.upper()} %" for name in RESOURCES]
-    lines = [titles]
+        head += [f"{name} %" for name in RESOURCES]
+    lines: list[Sequence[str]] = [titles(*head)]
     top = _depth(rows[0].cgroup)
     for row in rows:
         states = row.states
@@ -158,13 +172,15 @@ def _print_table(rows: list[LoadRow], with_pressure: bool) -> None:
             states.io_wait,
         ]
         indent = "  " * (_depth(row.cgroup) - top)
-        line = [indent + cgroup_label(row.cgroup), *map(str, counts)]
+        line = [indent + cgroup_label(row.cgroup, names), *map(str, counts)]
         line += [
             "-" if pressure is None else f"{pressure.some.avg10:.2f}"
             for pressure in row.pressure.values()
         ]
         lines.append(line)
-    print_table(lines, numbers=True)
+    page = table_page()
+    page.table(lines, numbers=True)
+    page.show()
 
 
 def _depth(cgroup: str) -> int:

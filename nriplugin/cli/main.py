@@ -44,6 +44,7 @@ COMMANDS = {
     "load": "show what the tasks of the node's pods are doing",
     "top": "show what the node's pods use, and what holds them back",
     "capacity": "show who may use how much of a node, and check its cgroups",
+    "completion": "print a script that completes commands in bash, zsh or fish",
     "version": "print the version",
 }
 
@@ -99,29 +100,13 @@ def _hook_code(argv: list[str]) -> int:
 
 def _run(argv: list[str]) -> int:
     # Late: the hook does without these, and half an upgrade must not stop containers.
-    import argparse
-    import importlib
-
+    from nriplugin.cli.parser import parser_of
     from nriplugin.cli.printing import print_error
 
-    parser = argparse.ArgumentParser(
-        prog="nriplugin",
-        description="cgroup v2 resources for every container on a Kubernetes node",
-        allow_abbrev=False,
-    )
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     # A parser costs a millisecond, so the others are made only to be listed by --help.
-    for command in argv[:1] if argv and argv[0] in COMMANDS else COMMANDS:
-        summary = COMMANDS[command]
-        subparser = subparsers.add_parser(
-            command, help=summary, description=summary, allow_abbrev=False
-        )
-        if argv[:1] == [command]:
-            module = importlib.import_module(
-                f"nriplugin.cli.{command.replace('-', '_')}"
-            )
-            module.add_arguments(subparser)
-            subparser.set_defaults(main=module.main)
+    called = [command for command in argv[:1] if command in COMMANDS]
+    listed = {name: COMMANDS[name] for name in called} or COMMANDS
+    parser, _ = parser_of(listed, called)
     try:
         args = parser.parse_args(argv)
     except OSError as exc:  # Python 3.11, if standard output or error is closed
@@ -130,7 +115,8 @@ def _run(argv: list[str]) -> int:
     try:
         return int(args.main(args))
     except (ConfigError, ConversionError) as exc:
-        print_error(str(exc))
+        for line in exc.lines if isinstance(exc, ConfigError) else (str(exc),):
+            print_error(line)
         return 2
     except (NRIPluginError, OSError) as exc:
         if isinstance(exc, BrokenPipeError) and output.is_reader_gone():

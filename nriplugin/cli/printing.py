@@ -21,16 +21,19 @@ from contextlib import suppress
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from nriplugin import DOCUMENT_VERSION
 from nriplugin.cli.layout import Tone, Toned, coloured, table_rows, text_lines
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import TextIO
 
 # The width of a page that goes to a file or a pipe, and the least width of any page.
 PAGE_WIDTH = 80
 LEAST_WIDTH = 40
+# No row of a table is longer.
+ANY_WIDTH = 10_000
 
 
 class Page:
@@ -118,14 +121,32 @@ class Page:
         print(f"\x1b[H\x1b[2J{text}", file=sys.stdout, flush=True)
 
 
-def add_output_argument(parser: argparse.ArgumentParser, what: str) -> None:
-    """Declare the option of a command that prints a page, JSON or YAML."""
+def table_page() -> Page:
+    """Return a page for rows, which in a pipe are as long as they have to be."""
+    return Page(None if on_terminal() else ANY_WIDTH)
+
+
+def add_output_argument(
+    parser: argparse.ArgumentParser, what: str, *, alias: bool = False
+) -> None:
+    """Declare the option of a command that prints a page, JSON or YAML.
+
+    `alias` is for the commands that had `--json` before they had `-o`.
+    """
     parser.add_argument(
         *("-o", "--output"),
         choices=("table", "json", "yaml"),
         default="table",
         help=f"{what} (default: table)",
     )
+    if alias:
+        parser.add_argument(
+            "--json",
+            dest="output",
+            action="store_const",
+            const="json",
+            help="the same as -o json",
+        )
 
 
 def on_terminal() -> bool:
@@ -154,30 +175,6 @@ def print_error(text: str) -> None:
         _print(f"nriplugin: {text}", sys.stderr)
 
 
-def print_table(
-    rows: Iterable[Sequence[str]],
-    *,
-    widths: Sequence[int] = (),
-    indent: int = 0,
-    numbers: bool = False,
-    flush: bool = False,
-) -> None:
-    """Print rows in columns that are two spaces apart.
-
-    Args:
-        rows: the cells, as many in each row.
-        widths: the least width of the first columns, for tables that are printed in
-            parts and have to line up with the part before.
-        indent: spaces before each row.
-        numbers: whether all columns but the first are aligned to the right.
-        flush: whether a reader has to see the rows at once.
-    """
-    cells = [[_escaped_text(cell) for cell in row] for row in rows]
-    for lines in table_rows(cells, widths=widths, indent=indent, numbers=numbers):
-        for line in lines:
-            _print_escaped(line, sys.stdout, flush=flush)
-
-
 def print_json(
     value: object, *, indent: int | None = None, flush: bool = False
 ) -> None:
@@ -193,6 +190,31 @@ def as_json(value: object, *, indent: int | None = None) -> str:
     return json.dumps(_without_surrogates(value), indent=indent)
 
 
+def print_document(
+    kind: str, content: Mapping[str, object], output: str, *, stream: bool = False
+) -> None:
+    """Print what a command has found, as JSON or YAML.
+
+    Every document says what it is: programs that read them can tell a later form of it.
+
+    Args:
+        kind: what the document is about, as in objects of Kubernetes.
+        content: JSON values by their names.
+        output: `json` or `yaml`.
+        stream: whether it is one document of many; JSON then takes one line.
+    """
+    document = {"apiVersion": DOCUMENT_VERSION, "kind": kind, **content}
+    print_json_or_yaml(document, output, stream=stream)
+
+
+def print_json_or_yaml(document: object, output: str, *, stream: bool = False) -> None:
+    """Print a whole document."""
+    if output == "yaml":
+        print_yaml(document, flush=True)
+    else:
+        print_json(document, indent=None if stream else 2, flush=True)
+
+
 def print_yaml(value: object, *, flush: bool = False) -> None:
     """Print a value as a YAML document, in ASCII."""
     import yaml  # late: only a few commands have it
@@ -203,13 +225,9 @@ def print_yaml(value: object, *, flush: bool = False) -> None:
 
 
 def _print(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
-    _print_escaped(_shown(text, stream), stream, flush=flush)
-
-
-def _print_escaped(text: str, stream: TextIO | None, *, flush: bool = False) -> None:
     # The stream is None if it was closed when the process was started.
     if stream is not None:
-        print(text, file=stream, flush=flush)
+        print(_shown(text, stream), file=stream, flush=flush)
 
 
 def _terminal_size() -> os.terminal_size:

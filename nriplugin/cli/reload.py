@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.control_client import add_control_argument, client_of
-from nriplugin.cli.printing import print_line
+from nriplugin.cli.printing import add_output_argument, print_document, print_line
+from nriplugin.daemon.plain import plain
 from nriplugin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file is shown, and the exit code is 2; the earlier configuration then stays "
         "in force."
     )
+    add_output_argument(parser, "how the result is printed")
     add_control_argument(parser)
 
 
@@ -38,5 +40,8 @@ def main(args: argparse.Namespace) -> int:
     if not answer.applied:
         raise ConfigError(answer.error)
     config = answer.configuration
+    if args.output != "table":
+        print_document("Reload", plain(config), args.output)
+        return 0
     print_line(f"in force: {config.path}, SHA-256 {config.hash}...")
     return 0

@@ -15,7 +15,13 @@ from nriplugin.cgroup.journal.restore import Action, restore
 from nriplugin.cgroup.journal.storage import has_journal
 from nriplugin.cgroup.types.tree import Tree
 from nriplugin.cli.detect import add_node_arguments, node_of
-from nriplugin.cli.printing import print_json, print_line, print_table
+from nriplugin.cli.layout import Tone, Toned, titles
+from nriplugin.cli.printing import (
+    add_output_argument,
+    print_document,
+    print_line,
+    table_page,
+)
 from nriplugin.errors import ConfigError
 from nriplugin.node.state_directory import configured_state_directory
 
@@ -25,12 +31,15 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal.restore import Finding
 
 
+_TONES = {Action.RESTORED: Tone.GOOD, Action.FAILED: Tone.BAD}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
         "--dry-run", action="store_true", help="show the changes, make none"
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    add_output_argument(parser, "how the files are printed", alias=True)
     parser.add_argument(
         "--state-dir",
         metavar="DIR",
@@ -42,8 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Restore and print a table; return 1 if a file could not be written back."""
     findings = find(args)
-    if args.json:
-        print_json([finding.as_dict() for finding in findings])
+    if args.output != "table":
+        files = [finding.as_dict() for finding in findings]
+        print_document("Restore", {"files": files}, args.output)
     elif findings:
         _print_table(findings, args.dry_run)
     else:
@@ -84,7 +94,7 @@ def _has_journal(directory: str, named_by: str) -> bool:
 
 
 def _print_table(findings: list[Finding], dry_run: bool) -> None:
-    rows = [("PATH", "ORIGINAL", "OURS", "NOW", "ACTION")]
+    rows = [titles("path", "original", "ours", "now", "action")]
     for found in findings:
         action = str(found.action)
         if dry_run and found.action is Action.RESTORED:
@@ -92,8 +102,12 @@ def _print_table(findings: list[Finding], dry_run: bool) -> None:
         action += f": {found.reason}" if found.reason else ""
         ours = "(side effect)" if found.ours is None else _shown(found.ours)
         now = "" if found.now is None else _shown(found.now)
-        rows.append((found.path, _shown(found.original), ours, now, action))
-    print_table(rows)
+        tone = _TONES.get(found.action)
+        told = Toned(action, tone)
+        rows.append((found.path, _shown(found.original), ours, now, told))
+    page = table_page()
+    page.table(rows)
+    page.show()
 
 
 def _shown(content: str) -> str:

@@ -16,10 +16,9 @@ from nriplugin.cli.printing import (
     Page,
     add_output_argument,
     on_terminal,
+    print_document,
     print_error,
-    print_json,
     print_line,
-    print_yaml,
 )
 from nriplugin.cli.status_page import brief_line, draw_status, verdict
 from nriplugin.cli.times import lasting, parse_duration
@@ -108,11 +107,9 @@ def _is_good(status: control.StatusResponse) -> bool:
 
 
 def _print(status: control.StatusResponse, args: argparse.Namespace) -> None:
-    if args.output == "json":
+    if args.output != "table":
         # One line for each answer of --watch, so that a program can tell them apart.
-        print_json(plain(status), indent=None if args.watch else 2, flush=True)
-    elif args.output == "yaml":
-        print_yaml(plain(status), flush=True)
+        print_document("Status", plain(status), args.output, stream=args.watch)
     elif args.brief:
         print_line(brief_line(status), flush=True)
     else:
@@ -171,9 +168,7 @@ def _watch(client: ControlClient, args: argparse.Namespace) -> None:
 
 def _print_problem(text: str, output: str) -> None:
     """Print why there is no state, in the form that the reader expects."""
-    if output == "json":
-        print_json({"error": text}, flush=True)
-    elif output == "yaml":
-        print_yaml({"error": text}, flush=True)
+    if output != "table":
+        print_document("Status", {"error": text}, output, stream=True)
     else:
         print_line(f"nriplugin: {text}", flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.layout import Tone, Toned, titles
+from nriplugin.cli.status_groups import draw_members
 from nriplugin.cli.times import lasting, latency, moment, stamp
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def draw_containers(page: Page, status: control.StatusResponse, by: str) -> None
             rows.append((group.name, *numbers))
         page.section()
         page.table(rows, indent=2, numbers=True)
+        draw_members(page, status.groups, by)
 
 
 def _state_tone(state: str, count: int) -> Tone | None:

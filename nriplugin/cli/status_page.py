@@ -22,6 +22,7 @@ from nriplugin.cli.status_counters import (
     draw_writes,
     many,
 )
+from nriplugin.cli.status_groups import draw_source
 from nriplugin.cli.times import moment
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def draw_status(
     draw_policies(page, status.policies, now)
     draw_shadow(page, status.shadow)
     draw_gaps(page, status.runtime)
+    draw_source(page, status.pod_groups, now)
     _serving(page, status)
     _process(page, status, now)
 

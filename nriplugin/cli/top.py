@@ -25,6 +25,7 @@ from nriplugin.cli.printing import (
     print_error,
     print_json,
     print_yaml,
+    table_page,
 )
 from nriplugin.cli.times import parse_duration
 from nriplugin.engine.verdicts import Verdict
@@ -46,8 +47,6 @@ LEAST_INTERVAL_S = 0.1
 TITLES = ("pod", "cpu", "memory", "throttled", "oom kills")
 VERDICT = "verdict"
 STATES = ("run", "sleep", "stop", "wait", "io")
-# Rows of a pipe are as long as they have to be.
-_ANY_WIDTH = 10_000
 _MIB = 1 << 20
 
 
@@ -135,7 +134,7 @@ def _print(
     if args.output == "yaml":
         print_yaml(pod_metrics_list(pods, names, time()), flush=True)
         return
-    page = Page(None if on_terminal() else _ANY_WIDTH)
+    page = table_page()
     _draw(page, pods, names, containers=args.containers)
     if not args.watch:
         page.show()

@@ -13,7 +13,7 @@ import google.protobuf
 from google.protobuf.internal import api_implementation
 
 from nriplugin import __version__
-from nriplugin.cli.printing import print_json, print_line
+from nriplugin.cli.printing import add_output_argument, print_document, print_line
 from nriplugin.nri.releases import NRI_VERSION
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_output_argument(parser, "how the versions are printed", alias=True)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -33,8 +33,8 @@ def main(args: argparse.Namespace) -> int:
         "python": platform.python_version(),
         "protobuf": f"{google.protobuf.__version__} ({api_implementation.Type()})",
     }
-    if args.json:
-        print_json(facts)
+    if args.output != "table":
+        print_document("Version", facts, args.output)
     else:
         print_line(" ".join(f"{name} {value}" for name, value in facts.items()))
     return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.control_client import add_control_argument, client_of
 from nriplugin.cli.layout import Tone, Toned, titles
-from nriplugin.cli.printing import Page, add_output_argument, print_json, print_yaml
+from nriplugin.cli.printing import Page, add_output_argument, print_document
 from nriplugin.cli.times import moment
 from nriplugin.daemon.plain import plain
 
@@ -51,10 +51,8 @@ def main(args: argparse.Namespace) -> int:
     """Ask and print; return 0, whatever the files hold."""
     request = control.WhyRequest(what=args.what, verdicts=True)
     answer = client_of(args).call("Why", request, control.WhyResponse)
-    if args.output == "json":
-        print_json(plain(answer), indent=2)
-    elif args.output == "yaml":
-        print_yaml(plain(answer))
+    if args.output != "table":
+        print_document("Why", plain(answer), args.output)
     else:
         page = Page()
         for number, one in enumerate(answer.containers):
@@ -78,6 +76,7 @@ def draw_container(page: Page, one: control.ContainerWhy, now: float) -> None:
     else:
         page.text("nothing was decided for this container")
     _draw_list(page, "Skipped", one.skipped, None)
+    _draw_list(page, "At run time", one.at_run_time, None)
     _draw_list(page, "What to do", one.advice, Tone.WARNING)
     page.section()
 

@@ -18,9 +18,8 @@ from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import (
     Page,
     add_output_argument,
+    print_document,
     print_error,
-    print_json,
-    print_yaml,
 )
 from nriplugin.cli.restore import find
 from nriplugin.daemon.instance_lock import holders
@@ -70,10 +69,8 @@ def main(args: argparse.Namespace) -> int:
         )
     except NoDaemon as exc:
         result, answered = _without_daemon(args, exc), False
-    if args.output == "json":
-        print_json(plain(result), indent=2)
-    elif args.output == "yaml":
-        print_yaml(plain(result))
+    if args.output != "table":
+        print_document("Withdrawal", plain(result), args.output)
     else:
         _print_page(result, dry_run=args.dry_run, answered=answered)
     return int(any(one.status == Action.FAILED for one in result.files))

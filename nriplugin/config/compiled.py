@@ -1,13 +1,13 @@
-"""From the text of a configuration to the settings of the engine, or to one error.
+"""From the text of a configuration to the settings of the engine, or to an error.
 
-An error is one line that names the file, the place in it, the value, and what was
-expected. What a key of a handler's section becomes is said by the handler's
-declaration; this module knows no handler by name.
+An error has all mistakes of the text; each is one line with the file, the line in it,
+the place, the value, and what was expected. What a key of a handler's section becomes
+is said by the handler's declaration; this module knows no handler by name.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -16,6 +16,8 @@ from msgspec import UNSET
 from nriplugin.config.file import (
     AdoptSection,
     CheckpointSection,
+    DirectWritesSection,
+    PodGroupsSection,
     PoliciesSection,
     RepairSection,
     VerifySection,
@@ -23,16 +25,18 @@ from nriplugin.config.file import (
 )
 from nriplugin.convert import Curve
 from nriplugin.convert.curves import AUTO
-from nriplugin.documents import load_documents
+from nriplugin.documents import load_marked_documents
 from nriplugin.engine.handlers import table
 from nriplugin.engine.rules import Match, RuleMatch, compile_patterns
 from nriplugin.engine.settings import DEFAULT_CONFIG, EngineConfig, Settings
-from nriplugin.errors import ConfigError
+from nriplugin.errors import ConfigError, ConfigMistakes
 from nriplugin.policy import FailurePolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nriplugin.config.file import MatchSection
-    from nriplugin.engine.handler import Handler, Option
+    from nriplugin.engine.handler import Handler
     from nriplugin.engine.rules import Pattern
 
 
@@ -45,7 +49,9 @@ class Config(NamedTuple):
     repair: RepairSection = RepairSection()
     verify: VerifySection = VerifySection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
+    pod_groups: PodGroupsSection = PodGroupsSection()
     policies: PoliciesSection = PoliciesSection()
+    direct_writes: DirectWritesSection = DirectWritesSection()
 
     @property
     def checkpoint_path(self) -> str | None:
@@ -68,20 +74,41 @@ def parse_config(text: str, source: str) -> Config:
     """Read a configuration; an empty one is all defaults.
 
     Raises:
-        ConfigError: not YAML, or an unknown field, or a wrong value; says where.
+        ConfigError: not YAML, or an unknown field, or a wrong value; says where. Its
+            `lines` are about all mistakes.
     """
-    documents = load_documents(text, source)
+    documents = load_marked_documents(text, source)
     if len(documents) > 1:
         raise ConfigError(f"{source}: {len(documents)} documents, expected one")
-    document = documents[0] if documents else None
-    if document is None:
+    if not documents:
         return Config()
+    [document] = documents
+    mistakes = [(one.line, str(one)) for one in document.duplicates]
+    file, wrong = _converted(document.content)
+    config = Config() if file is None else _compile(file, wrong)
+    for place, about in wrong:
+        line = document.line_of(place)
+        mistakes.append((line, f"line {line}: {place}{': ' * bool(place)}{about}"))
+    if mistakes:
+        raise ConfigMistakes(*(f"{source}: {told}" for _, told in sorted(mistakes)))
+    return config
+
+
+def _converted(content: Any) -> tuple[Any, list[tuple[str, str]]]:  # noqa: ANN401
+    """Return the content as the types of the file have it, and what is wrong, where.
+
+    The file is None if there is nothing, or nothing that can be made of it.
+    """
+    if content is None:
+        return None, []
     try:
-        return _compile(msgspec.convert(document, file_type()))
-    except msgspec.ValidationError as exc:
-        raise ConfigError(f"{source}: {_explained(str(exc))}") from exc
-    except ConfigError as exc:
-        raise ConfigError(f"{source}: {exc}") from exc
+        return msgspec.convert(content, file_type()), []
+    except msgspec.ValidationError:
+        # Late: only a file with a mistake needs it.
+        from nriplugin.config.mistakes import all_mistakes
+
+        file, mistakes = all_mistakes(content, file_type())
+        return file, [(one.place, one.text) for one in mistakes]
 
 
 def read_config(path: str) -> Config:
@@ -109,44 +136,26 @@ def read_text(path: str) -> str:
         ) from exc
 
 
-def _explained(message: str) -> str:
-    """Add to msgspec's message about an enumeration which values are accepted."""
-    if "enum value" not in message:
-        return message
-    path = message.rpartition(" - at `")[2].rstrip("`")
-    expected: dict[str, Any] = {
-        ".failurePolicy": FailurePolicy,
-        "$.curve": (AUTO, *Curve),
-        ".match.qosClass": ("Guaranteed", "Burstable", "BestEffort"),
-    }
-    for handler in table.HANDLERS:
-        for option in handler.options:
-            expected[f".{handler.name}.{option.key}"] = _accepted(option)
-    for place, values in expected.items():
-        if place in path and values:
-            return f"{message}, expected {' or '.join(values)}"
-    return message
+def _compile(
+    file: Any,  # noqa: ANN401 - see config.file.file_type
+    wrong: list[tuple[str, str]],
+) -> Config:
+    """Return what a file means; add the place and the text of each mistake to a list.
 
-
-def _accepted(option: Option) -> tuple[str, ...]:
-    """Return the texts that an option accepts; none if any number will do."""
-    if isinstance(option.kind, type) and issubclass(option.kind, StrEnum):
-        return tuple(option.kind)
-    return (*option.words, option.unit) if option.words else ()
-
-
-def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
+    What is wrong has the meaning of what is not there.
+    """
     origins: dict[str, str] = {}
     policy = None if file.failure_policy is UNSET else file.failure_policy
-    base = _settings(Settings(shadow=file.shadow), file, "", origins, policy)
+    base = _settings(Settings(shadow=file.shadow), file, "", origins, policy, wrong)
     rules = []
     for index, rule in enumerate(file.rules):
         where = f"rules[{index}]"
         name = where if rule.name is UNSET else f"{where} ({rule.name})"
         own = dict(origins)
         below = base if rule.shadow is UNSET else base.with_shadow(rule.shadow)
-        settings = _settings(below, rule, f"{where}.", own, None, rule=name)
-        rules.append(RuleMatch(_match(rule.match, f"{where}.match"), settings))
+        settings = _settings(below, rule, f"{where}.", own, None, wrong, rule=name)
+        match = _match(rule.match, f"{where}.match", wrong)
+        rules.append(RuleMatch(match, settings))
     config = Config(
         failure_policy=policy or FailurePolicy.IGNORE,
         engine=EngineConfig(
@@ -158,10 +167,26 @@ def _compile(file: Any) -> Config:  # noqa: ANN401 - see config.file.file_type
         repair=file.repair,
         verify=file.verify,
         kubelet_checkpoint=file.kubelet_checkpoint,
+        pod_groups=_one_source(file.pod_groups),
         policies=file.policies,
+        direct_writes=file.direct_writes,
     )
     enforces = [rule for rule in rules if not rule.settings.shadow]
     return config.in_shadow() if base.shadow and not enforces else config
+
+
+def _one_source(section: PodGroupsSection) -> PodGroupsSection:
+    given = {
+        "file": section.file,
+        "kubeconfig": section.kubeconfig,
+        "inCluster": section.in_cluster,
+    }
+    named = [name for name, value in given.items() if value]
+    if len(named) > 1:
+        raise ConfigError(
+            f"podGroups: {' and '.join(named)}, expected only one of them"
+        )
+    return section
 
 
 def _settings(
@@ -170,6 +195,7 @@ def _settings(
     where: str,
     origins: dict[str, str],
     failure_policy: FailurePolicy | None,
+    wrong: list[tuple[str, str]],
     rule: str = "",
 ) -> Settings:
     """Lay the sections of the handlers over settings.
@@ -180,6 +206,7 @@ def _settings(
         where: its place in the file, to begin a path with.
         origins: takes the place of every setting that the sections have.
         failure_policy: of the handlers whose section has none.
+        wrong: takes the place and the text of every mistake.
         rule: the name of the rule.
     """
     changed = []
@@ -201,13 +228,31 @@ def _settings(
             if given is not UNSET:
                 place = f"{handler.name}.{option.key}"
                 origins[place] = f"{where}{place}"
-                if option.convert is not None:
-                    given = option.convert(given, f"{where}{place}")
-                values[option.setting or option.key] = given
+                setting = option.setting or option.key
+                if option.convert is None:
+                    values[setting] = given
+                    continue
+                try:
+                    values[setting] = option.convert(given, f"{where}{place}")
+                except ConfigError as exc:
+                    from nriplugin.config.mistakes import of_items  # late, as above
+
+                    wrong += of_items(option.convert, given, f"{where}{place}", exc)
         if handler.exclusive is not None:
-            _only_one(values, *handler.exclusive, f"{where}{handler.name}")
+            with _noting(wrong):
+                _only_one(values, *handler.exclusive, f"{where}{handler.name}")
         changed.append(own._replace(**values))
     return Settings(*changed, rule=rule, origins=origins, shadow=below.shadow)
+
+
+@contextmanager
+def _noting(wrong: list[tuple[str, str]]) -> Iterator[None]:
+    """Add the place and the text of a ConfigError to a list, and go on."""
+    try:
+        yield
+    except ConfigError as exc:
+        place, _, about = str(exc).partition(": ")
+        wrong.append((place, about))
 
 
 def _policy(handler: Handler[Any], policy: FailurePolicy) -> dict[str, bool]:
@@ -224,7 +269,7 @@ def _only_one(values: dict[str, Any], one: str, other: str, where: str) -> None:
             values[replaced] = None
 
 
-def _match(section: MatchSection, where: str) -> Match:
+def _match(section: MatchSection, where: str, wrong: list[tuple[str, str]]) -> Match:
     patterns: dict[str, Any] = {}
     for one in msgspec.structs.fields(section):
         given = getattr(section, one.name)
@@ -232,11 +277,13 @@ def _match(section: MatchSection, where: str) -> Match:
             continue
         here = f"{where}.{one.encode_name}"
         if isinstance(given, dict):
-            patterns[one.name] = {
-                key: _pattern(names, f"{here}.{key}") for key, names in given.items()
-            }
+            own = patterns[one.name] = {}
+            for key, names in given.items():
+                with _noting(wrong):
+                    own[key] = _pattern(names, f"{here}.{key}")
         else:
-            patterns[one.name] = _pattern(given, here)
+            with _noting(wrong):
+                patterns[one.name] = _pattern(given, here)
     return Match(**patterns)
 
 

@@ -92,11 +92,30 @@ class PoliciesSection(Section, frozen=True, kw_only=True):
     interval_seconds: Annotated[int, Meta(ge=1, le=300)] = 5
 
 
+class DirectWritesSection(Section, frozen=True, kw_only=True):
+    """How direct writes are done."""
+
+    refresh_seconds: Annotated[int, Meta(ge=0, le=86_400)] = 60
+
+
 class CheckpointSection(Section, frozen=True, kw_only=True):
     """Whether memory requests are read from kubelet's checkpoint, if it is readable."""
 
     enabled: bool = True
     path: Annotated[str, Meta(pattern="^/")] = "/var/lib/kubelet/allocated_pods_state"
+
+
+class PodGroupsSection(Section, frozen=True, kw_only=True):
+    """Where Volcano's PodGroup objects are read; one of the three at most."""
+
+    file: Annotated[str, Meta(pattern="^/")] | None = None
+    kubeconfig: Annotated[str, Meta(pattern="^/")] | None = None
+    in_cluster: bool = False
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there is a source."""
+        return bool(self.file or self.kubeconfig or self.in_cluster)
 
 
 class RuleKeys(Section, frozen=True, kw_only=True):
@@ -116,7 +135,9 @@ class FileKeys(Section, frozen=True, kw_only=True):
     adopt: AdoptSection = AdoptSection()
     verify: VerifySection = VerifySection()
     repair: RepairSection = RepairSection()
+    direct_writes: DirectWritesSection = DirectWritesSection()
     kubelet_checkpoint: CheckpointSection = CheckpointSection()
+    pod_groups: PodGroupsSection = PodGroupsSection()
     policies: PoliciesSection = PoliciesSection()
 
 

@@ -7,6 +7,7 @@ decides with. serving.py runs a door with it.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.journal import DATABASE
@@ -22,6 +23,7 @@ from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from nriplugin.cgroup.locate.detect import DetectedNode
+    from nriplugin.config.file import PodGroupsSection
     from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.state.creation_decision import Render
 
@@ -67,8 +69,21 @@ def process_on(
         node.host_root, lifecycle.requests.publish
     )
     lifecycle.requests.watch = process.checkpoint_watch.configure
+    lifecycle.jobs.watch = partial(_watch_groups, process)
     process.driver_evidence = node.driver.rungs[-1].evidence
     return process
+
+
+def _watch_groups(process: DaemonProcess, section: PodGroupsSection) -> None:
+    """Watch PodGroups as a configuration says."""
+    if process.podgroup_watches is None:
+        if not section.enabled:
+            return
+        # Imported only here: most nodes watch none.
+        from nriplugin.daemon.podgroups.watch import PodGroupWatches
+
+        process.podgroup_watches = PodGroupWatches(process.lifecycle.jobs.publish)
+    process.podgroup_watches.configure(section)
 
 
 def _lifecycle_on(
@@ -98,21 +113,19 @@ def _lifecycle_on(
     unwritable = ""
     if read_only:
         unwritable = "--read-only was given"
-    elif not node.writable():
+    elif not facts.writable:
         unwritable = f"{node.cgroup_root} cannot be written by this process"
     may_write = not unwritable
-    if may_write and facts.cgroup_version != 2:
-        # Only if the writer is never opened is this text shown.
-        unwritable = (
-            f"this node has cgroup v{facts.cgroup_version}, and no handler is on that "
-            "acts while containers run"
-        )
 
     def open_writer() -> DirectWriter:
         # Imported only here: most nodes need no direct writes, and so no journal.
+        from nriplugin.daemon.write_thread import WriteThread
         from nriplugin.node.direct_writes import DirectWriter
 
-        return DirectWriter.of(node, tree, directory)
+        writer = DirectWriter.of(node, tree, directory, queued=True)
+        if writer.queue is not None:
+            writer.end_queue = WriteThread(writer.queue).end
+        return writer
 
     # If another process has left a journal, its direct writes may have to be taken
     # back, so the writer is opened under any configuration. The process that serves

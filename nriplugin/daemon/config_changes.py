@@ -35,9 +35,13 @@ def changes(before: Config | None, after: Config) -> str:
         ("repair", before.repair, after.repair),
         ("verify", before.verify, after.verify),
         ("kubeletCheckpoint", before.kubelet_checkpoint, after.kubelet_checkpoint),
+        ("podGroups", before.pod_groups, after.pod_groups),
     ):
         if was_section != section:
             found.append(f"{name}: {'on' if section.enabled else 'off'}")
+    if before.direct_writes != after.direct_writes:
+        seconds = after.direct_writes.refresh_seconds
+        found.append(f"directWrites: refreshSeconds {seconds}")
     if before.engine.curve != after.engine.curve:
         curve = after.engine.curve
         found.append(f"curve: {'auto' if curve is None else curve.value}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from nriplugin.daemon.cgroup_usage import RESOURCES
+from nriplugin.daemon.group_labels import OTHER
 from nriplugin.daemon.metric_families import counter, counters, gauge, gauges
-from nriplugin.daemon.usage_totals import OTHER
 from nriplugin.daemon.verdict_counts import LABELS
 from nriplugin.engine.allowed_files import OWNABLE
 from nriplugin.state.inventory import EntryState
@@ -14,8 +15,9 @@ from nriplugin.state.inventory import EntryState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from nriplugin.daemon.cgroup_usage import UsageTotal
     from nriplugin.daemon.metric_encoding import Metric
-    from nriplugin.daemon.usage_totals import UsageTotal, UsageTotals
+    from nriplugin.daemon.usage_totals import UsageTotals
     from nriplugin.daemon.verdict_counts import VerdictCounts
     from nriplugin.state.lifecycle import Lifecycle
 
@@ -95,13 +97,24 @@ def file_metrics(lifecycle: Lifecycle) -> Iterator[Metric]:
 
 
 def usage_metrics(usage: UsageTotals) -> Iterator[Metric]:
-    """Return throttling and OOM kills, by handler, by PodGroup and maybe by pod."""
+    """Return throttling, OOM kills and pressure, by handler, by PodGroup, by pod."""
     who = "of containers with a value from the handler"
     handlers = [((one,), total) for one, total in dict(usage.by_handler).items()]
     yield from _usage("handler", who, ("handler",), handlers)
     who = "of containers in the PodGroup"
     groups = [((one,), total) for one, total in dict(usage.by_group).items()]
     yield from _usage("group", who, ("group",), groups)
+    yield counters(
+        "group_pressure_seconds",
+        "How long some task of a container in the PodGroup waited for the resource.",
+        ("group", "resource"),
+        [
+            ((*one, resource), getattr(total, f"{resource}_stalled_us") / 1e6)
+            for one, total in groups
+            if one != ("",)
+            for resource in RESOURCES
+        ],
+    )
     if usage.max_pods:
         pods = dict(usage.by_pod).items()
         labels = "namespace", "pod"

@@ -42,8 +42,8 @@ def live(process: DaemonProcess) -> list[str]:
 def ready(process: DaemonProcess) -> list[str]:
     """Return why the runtime's requests are not served; nothing if they are.
 
-    A daemon on a cgroup v1 node is ready although it decides nothing: it is what was
-    asked for, and a roll-out to such a node must not wait for ever.
+    A daemon on a cgroup v1 node is ready although it does direct writes only, or
+    nothing at all: a roll-out to such a node must not wait for ever.
     """
     if process.withdrawn:
         return [WITHDRAWN]

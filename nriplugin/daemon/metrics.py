@@ -21,6 +21,8 @@ from nriplugin.daemon.container_metrics import (
     usage_metrics,
     verdict_metrics,
 )
+from nriplugin.daemon.group_labels import GroupLabels
+from nriplugin.daemon.group_metrics import GroupSums, group_metrics, source_metrics
 from nriplugin.daemon.health import live, ready
 from nriplugin.daemon.metric_encoding import (
     CollectorRegistry,
@@ -65,8 +67,10 @@ class _DaemonCollector:
 
     def __init__(self, process: DaemonProcess, pods: int) -> None:
         self._process = process
-        self._usage = UsageTotals(process.lifecycle, pods)
-        self._verdicts = VerdictCounts(process.lifecycle)
+        labels = GroupLabels()
+        self._usage = UsageTotals(process.lifecycle, pods, labels=labels)
+        self._groups = GroupSums(process.lifecycle, labels)
+        self._verdicts = VerdictCounts(process.lifecycle, labels)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the registry need not collect to learn the names."""
@@ -83,6 +87,9 @@ class _DaemonCollector:
         yield from policy_metrics(lifecycle)
         self._usage.refresh()
         yield from usage_metrics(self._usage)
+        self._groups.refresh()
+        yield from group_metrics(self._groups)
+        yield from source_metrics(self._process)
         self._verdicts.refresh()
         yield from verdict_metrics(self._verdicts)
 

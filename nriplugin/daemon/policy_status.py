@@ -63,6 +63,13 @@ def hold_of(
     return _shown(shown, state.original.get(file, ""))
 
 
+def said_by_policies(lifecycle: Lifecycle, entry: ContainerEntry) -> list[str]:
+    """Return what the policies of a container said last."""
+    state = lifecycle.policies.state_of(entry.id)
+    said = {} if state is None else dict(state.reasons)
+    return [f"{name}: {text}" for name, text in said.items() if text]
+
+
 def hold_message(hold: HeldFile) -> control.PolicyHold:
     """Return the message about a file that holds a policy's value."""
     return control.PolicyHold(

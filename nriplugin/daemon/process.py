@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nriplugin.daemon.background import BackgroundThread
     from nriplugin.daemon.checkpoint_watch import CheckpointWatch
     from nriplugin.daemon.config_watch import ConfigWatch
+    from nriplugin.daemon.podgroups.watch import PodGroupWatches
     from nriplugin.nri.stats import Stats
     from nriplugin.request_stats import RequestStats
     from nriplugin.state.lifecycle import Lifecycle
@@ -59,12 +60,13 @@ class DaemonProcess:
         self.unwritable_because = unwritable_because
         self.config = ConfigStatus(config_path or "", events=lifecycle.events)
         # Set when the parts exist: requests by operation, the counters of the NRI
-        # connection (None for the CRI proxy), and the watches of the configuration file
-        # and of kubelet's checkpoint.
+        # connection (None for the CRI proxy), and the watches of the configuration
+        # file, of kubelet's checkpoint and of PodGroups.
         self.requests: RequestStats | None = None
         self.nri_stats: Stats | None = None
         self.config_watch: ConfigWatch[Config] | None = None
         self.checkpoint_watch: CheckpointWatch | None = None
+        self.podgroup_watches: PodGroupWatches | None = None
         # Returns for how many seconds requests have not been decided about because the
         # door's threads do not come back from earlier ones; 0 in a healthy process.
         self.late_s: Callable[[], float] = float
@@ -89,6 +91,17 @@ class DaemonProcess:
     def uptime_s(self) -> float:
         """Return how long the process has been running."""
         return monotonic() - self._began
+
+    @property
+    def direct_only_mode(self) -> str:
+        """Return what the daemon can do on a node with cgroup v1; empty with v2."""
+        version = self.lifecycle.plan.facts.cgroup_version
+        if version == 2:
+            return ""
+        because = self.unwritable_because or self.unreadable_because
+        if because:
+            return f"inactive: cgroup v{version}, and direct writes are off: {because}"
+        return f"direct writes only: cgroup v{version}"
 
     @property
     def direct_writes_off_because(self) -> str:

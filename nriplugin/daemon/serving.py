@@ -100,6 +100,7 @@ def run_process(
         stack.enter_context(closing(served))
         if process.checkpoint_watch is not None:
             stack.callback(process.checkpoint_watch.stop)
+        stack.callback(_stop_podgroups, process)
         watch = None
         if process.config.path:
             watch = _read_configuration(process, served, notifier)
@@ -129,6 +130,11 @@ def run_process(
     _log.info("stopped after %s", _summary(process))
 
 
+def _stop_podgroups(process: DaemonProcess) -> None:
+    if process.podgroup_watches is not None:
+        process.podgroup_watches.stop()
+
+
 def _read_configuration(
     process: DaemonProcess, served: Served, notifier: SystemdNotifier
 ) -> ConfigWatch[Config]:
@@ -139,6 +145,7 @@ def _read_configuration(
     """
     # Imported only here: without a file, no YAML parser is needed.
     from nriplugin.config import parse_config
+    from nriplugin.config.warnings import warnings_about
     from nriplugin.daemon.config_changes import changes
     from nriplugin.daemon.config_watch import ConfigWatch
 
@@ -149,6 +156,8 @@ def _read_configuration(
         served.apply(config)
         process.config.changes = difference
         _log.info("configuration: %s", difference)
+        for warning in warnings_about(config):
+            _log.warning("configuration: %s", warning)
 
     watch = process.config_watch = ConfigWatch(
         *(process.config.path, parse_config, apply),

@@ -24,6 +24,8 @@ def start_lines(process: DaemonProcess) -> Iterator[str]:
         f"cgroup v{facts.cgroup_version} ({facts.cgroup_evidence}), "
         f"driver {driver} ({process.driver_evidence})"
     )
+    if mode := process.direct_only_mode:
+        yield mode
     off_because = process.direct_writes_off_because
     yield f"direct writes: {f'off: {off_because}' if off_because else 'on'}"
     on = config.base.active

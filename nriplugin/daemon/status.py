@@ -64,7 +64,7 @@ def status_of(process: DaemonProcess, by: str = "") -> control.StatusResponse:
         node=_node_status(process),
         handlers=_handlers(lifecycle),
         containers=container_counts(inventory),
-        groups=container_groups(inventory, by) if by else (),
+        groups=container_groups(lifecycle, by) if by else (),
         operations=_operations(process),
         late_answers=process.late_answers(),
         writes=_writes(lifecycle),
@@ -75,6 +75,7 @@ def status_of(process: DaemonProcess, by: str = "") -> control.StatusResponse:
         withdrawn=process.withdrawn,
         control_address=valid_text(process.addresses.get(CONTROL, "")),
         http_address=valid_text(process.addresses.get(HTTP, "")),
+        pod_groups=_pod_groups_status(process),
     )
 
 
@@ -121,13 +122,32 @@ def _node_status(process: DaemonProcess) -> control.NodeStatus:
     on_because = "the configuration, the runtime or an earlier process needs them"
     return control.NodeStatus(
         cgroup_version=facts.cgroup_version,
-        cgroup_evidence=valid_text(facts.cgroup_evidence),
+        cgroup_evidence=valid_text(
+            "; ".join(filter(None, (facts.cgroup_evidence, process.direct_only_mode)))
+        ),
         driver=facts.driver or "",
         direct_writes=not off_because,
         direct_writes_because=valid_text(off_because or on_because),
         curve=(chosen or facts.curve).value,
         curve_evidence="set in the configuration" if chosen else facts.curve_evidence,
         kernel=os.uname().release,
+    )
+
+
+def _pod_groups_status(process: DaemonProcess) -> control.PodGroupsStatus:
+    watches = process.podgroup_watches
+    watch = None if watches is None else watches.watch
+    if watch is None:
+        return control.PodGroupsStatus()
+    return control.PodGroupsStatus(
+        source=valid_text(watch.source),
+        objects=watch.objects,
+        read_at=watch.read_at,
+        problem=valid_text(watch.problem),
+        failures=[
+            control.ReasonCount(reason=reason.value, count=count)
+            for reason, count in sorted(dict(watch.failures).items())
+        ],
     )
 
 

@@ -1,6 +1,7 @@
-"""Sums of throttling and OOM kills over containers, by handler and by PodGroup.
+"""Sums of what the kernel counts for containers, by handler and by PodGroup.
 
-They answer whether a handler or a job suffers from the values that its containers got.
+Throttling and OOM kills, and for PodGroups pressure, too: they answer whether a handler
+or a job suffers from the values that its containers got.
 The figures of single containers are cAdvisor's; a pod's are served only if the operator
 asks for them, and then for a limited number of pods.
 
@@ -15,13 +16,15 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+from nriplugin.daemon.cgroup_usage import NOTHING, usage_of
 from nriplugin.daemon.container_counts import handlers_of
-from nriplugin.node.observe import held
+from nriplugin.daemon.group_labels import OTHER, GroupLabels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.daemon.cgroup_usage import UsageTotal
     from nriplugin.state.inventory import ContainerEntry
     from nriplugin.state.lifecycle import Lifecycle
 
@@ -29,29 +32,6 @@ if TYPE_CHECKING:
 # to 10 ms of CPU time, with ordinary files in place of the kernel's.
 INTERVAL_S = 15.0
 AT_ONCE = 256
-# How many PodGroups have a sum of their own; the others share one.
-MAX_GROUPS = 100
-OTHER = "other"
-
-
-class UsageTotal(NamedTuple):
-    """What was counted for a container, or for several."""
-
-    throttled_periods: int = 0
-    throttled_us: int = 0
-    oom_kills: int = 0
-
-    def plus(self, other: UsageTotal) -> UsageTotal:
-        """Return the sum."""
-        return UsageTotal(*(a + b for a, b in zip(self, other, strict=True)))
-
-    def since(self, earlier: UsageTotal) -> UsageTotal:
-        """Return what has been added; a figure that went down began again at zero."""
-        pairs = zip(self, earlier, strict=True)
-        return UsageTotal(*(new - old if new >= old else new for new, old in pairs))
-
-
-NOTHING = UsageTotal()
 
 
 class _Watched(NamedTuple):
@@ -74,11 +54,20 @@ class UsageTotals:
         lifecycle: Lifecycle,
         max_pods: int = 0,
         clock: Callable[[], float] = monotonic,
+        labels: GroupLabels | None = None,
     ) -> None:
-        """Begin with no sums; `max_pods` is for how many pods there may be one each."""
+        """Begin with no sums.
+
+        Args:
+            lifecycle: knows the containers.
+            max_pods: for how many pods there may be a sum of each.
+            clock: of seconds.
+            labels: the names of PodGroups, if other metrics have them, too.
+        """
         self._lifecycle = lifecycle
         self.max_pods = max_pods
         self._clock = clock
+        self._labels = GroupLabels() if labels is None else labels
         self._lock = threading.Lock()  # two scrapers may come at once
         self._watched: dict[str, _Watched] = {}
         self._next_at = -1.0
@@ -114,7 +103,10 @@ class UsageTotals:
 
     def _look_at(self, tree: Tree, entry: ContainerEntry) -> None:
         cgroup = self._lifecycle.locator.cgroup_of(entry)
-        read = None if cgroup is None else usage_of(tree, cgroup)
+        grouped = entry.pod.group is not None and bool(entry.pod.group.job_id)
+        if cgroup is None:
+            return
+        read = usage_of(tree, cgroup, with_pressure=grouped)
         if read is None:
             return
         watched = self._watched.get(entry.id)
@@ -132,9 +124,7 @@ class UsageTotals:
             self.by_pod[watched.pod] = total.plus(added)
 
     def _new(self, entry: ContainerEntry, read: UsageTotal) -> _Watched:
-        group = entry.pod.group.job_id if entry.pod.group else ""
-        if group and group not in self.by_group and len(self.by_group) >= MAX_GROUPS:
-            group = OTHER
+        group = self._labels.of(entry.pod.group.job_id if entry.pod.group else "")
         pod = entry.pod.namespace, entry.pod.name
         has_own = pod in self.by_pod or len(self.by_pod) < self.max_pods
         # What a container counted before this process knew it was counted by an earlier
@@ -157,17 +147,3 @@ class UsageTotals:
         pods = {watched.pod for watched in self._watched.values()}
         self.by_group = {g: t for g, t in self.by_group.items() if g in groups}
         self.by_pod = {p: t for p, t in self.by_pod.items() if p in pods}
-
-
-def usage_of(tree: Tree, cgroup: str) -> UsageTotal | None:
-    """Return what the kernel has counted for a cgroup; None if it cannot be read."""
-    cpu = held(tree, cgroup, "cpu.stat")
-    memory = held(tree, cgroup, "memory.events")
-    if cpu is None and memory is None:
-        return None
-    found = dict(
-        line.split(" ", 1) for line in f"{cpu}\n{memory}".splitlines() if " " in line
-    )
-    names = "nr_throttled", "throttled_usec", "oom_kill"
-    figures = [found.get(name, "0") for name in names]
-    return UsageTotal(*(int(text) if text.isdecimal() else 0 for text in figures))

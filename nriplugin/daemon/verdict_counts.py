@@ -13,7 +13,7 @@ from collections import Counter
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.daemon.usage_totals import MAX_GROUPS, OTHER
+from nriplugin.daemon.group_labels import GroupLabels
 from nriplugin.engine.verdicts import Verdict, judge
 from nriplugin.node.verdict_samples import MomentSampler
 
@@ -47,10 +47,14 @@ class VerdictCounts:
     """The counts. Any thread may call it; the request threads do not."""
 
     def __init__(
-        self, lifecycle: Lifecycle, clock: Callable[[], float] = monotonic
+        self,
+        lifecycle: Lifecycle,
+        labels: GroupLabels | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Begin with no counts."""
+        """Begin with no counts; names of PodGroups may be shared with other metrics."""
         self._lifecycle = lifecycle
+        self._labels = GroupLabels() if labels is None else labels
         self._clock = clock
         self._lock = threading.Lock()  # two scrapers may come at once
         self._judged: dict[str, _Judged] = {}
@@ -100,12 +104,9 @@ class VerdictCounts:
 
     def _count(self) -> None:
         judged = self._judged.values()
-        # The first groups by their names: the same ones at every scrape.
-        groups = sorted({one.group for one in judged if one.group})
-        own = {"", *groups[:MAX_GROUPS]}
         by_group: Counter[tuple[str, str]] = Counter()
         for one in judged:
-            group = one.group if one.group in own else OTHER
+            group = self._labels.of(one.group)
             by_group.update((group, label) for label in one.labels)
         self.by_label = Counter(label for one in judged for label in one.labels)
         self.by_group = by_group

@@ -15,7 +15,7 @@ from nriplugin.api import control_pb2 as control
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.daemon.container_verdicts import NOT_ASKED, judged
 from nriplugin.daemon.plain import valid_text
-from nriplugin.daemon.policy_status import hold_message, hold_of
+from nriplugin.daemon.policy_status import hold_message, hold_of, said_by_policies
 from nriplugin.daemon.unrecorded import decided_now, given_resources, native_values
 from nriplugin.engine.explicit import UNSET
 from nriplugin.engine.provenance import UNKNOWN
@@ -134,6 +134,7 @@ class _ContainerReasons:
             skipped=summary.skipped if summary else (),
             advice=dict.fromkeys((*judged.advice, *self._advice)),
             numbers=_numbers_in_words(entry.numbers),
+            at_run_time=said_by_policies(self._lifecycle, entry),
             verdicts=judged.verdicts,
             not_told=judged.not_told,
         )
@@ -196,7 +197,7 @@ class _ContainerReasons:
         if cgroup is None:
             return None, "the container's cgroup is not known"
         try:
-            return tree.files.read(f"{cgroup}/{file}").strip(), ""
+            return tree.files.read(tree.file_path(cgroup, file)).strip(), ""
         except CgroupError as exc:
             return None, str(exc)
 

@@ -61,9 +61,11 @@ def withdraw(
         raise JournalError(text) from exc
     written = {f"{one.cgroup}/{one.file}" for one in files}
     entries = lifecycle.inventory.snapshot().values()
+    direct_only = lifecycle.plan.facts.direct_only
     locate = lifecycle.locator.cgroup_of
     carried = {
-        entry.id: carried_files(entry, locate(entry), written) for entry in entries
+        entry.id: {} if direct_only else carried_files(entry, locate(entry), written)
+        for entry in entries
     }
     answer = control.WithdrawResponse(
         files=files,

@@ -37,6 +37,10 @@ ALLOWABLE = BYTE_FILES | {
 }
 # Every file that any handler may set: only these can hold a value that nriplugin set.
 OWNABLE = ALLOWABLE | {"cpu.qos_level", "memory.qos_level"}
+# The same on a node with cgroup v1: files that no runtime writes by itself.
+V1_FILES = frozenset(
+    {"cpu.cfs_burst_us", "cpu.qos_level", "cpu.bvt_warp_ns", "memory.qos_level"}
+)
 
 # Compiled at their first use: most containers have no such annotation.
 _BYTES = r"[0-9]{1,19}|max"

@@ -27,7 +27,7 @@ class DecidingKeys(NamedTuple):
 
 def deciding_keys(config: EngineConfig) -> DecidingKeys:
     """Return the keys that a configuration's rules and the handlers look at."""
-    labels: set[str] = set()
+    labels = {key for handler in table.HANDLERS for key in handler.foreign_labels}
     annotations = {
         key for handler in table.HANDLERS for key in handler.foreign_annotations
     }

@@ -2,7 +2,8 @@
 
 `HandlerContext` holds the inputs, set by its constructor and not changed by handlers.
 Results go to the `Decision`, and only through `send` (a file that leaves through the
-door) and `write` (a file that nriplugin writes itself). These two keep the rules that
+door) and `write` (a file that nriplugin writes itself). On a node with cgroup v1, where
+nothing leaves through a door, `send` does as `write`. These two keep the rules that
 hold for every handler: no file that the node lacks, nothing over an explicit value or
 over an earlier handler's, and no value that the kernel would refuse.
 
@@ -17,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.convert.validate import check
+from nriplugin.engine.allowed_files import V1_FILES
 from nriplugin.engine.decision import Level, Reason, When, Write
 from nriplugin.engine.explicit import explicit_values, recorded_values_of_others
 from nriplugin.kube.annotations import NONE, strange
@@ -150,6 +152,9 @@ class HandlerContext:
     def send(self, file: str, value: str | int, why: Why) -> bool:
         """Send a file through the door; where that must not be, note why not.
 
+        On a node where values can only be written directly, nriplugin writes the file
+        when the runtime has acted.
+
         A value is a text, or the number of bytes or microseconds that a handler has
         computed.
 
@@ -161,8 +166,12 @@ class HandlerContext:
             decision.leave(file, f"{why.handler}: set explicitly, which wins")
         elif file in decision.files:
             decision.leave(file, f"{why.handler}: set by {decision.why(file).handler}")
+        elif self.facts.direct_only and file not in V1_FILES:
+            decision.leave(file, f"{why.handler}: cgroup v1 has no such file")
         elif file not in self.facts.files:
             decision.leave(file, f"{why.handler}: this node has no such file")
+        elif self.facts.direct_only:
+            return self.write(file, value, why)
         else:
             decision.set(file, _checked(file, value), why)
             return True
@@ -205,7 +214,7 @@ class HandlerContext:
         """
         container = self.container
         mine = (container.ours or {}).get(file)
-        if mine is None or file in self.explicit or file in self.decision.files:
+        if mine is None or file in self.explicit or file in self.decision.expected():
             return False
         stored = container.resources.unified.get(file, wanted)
         return file in self.facts.files and not mine == stored == wanted

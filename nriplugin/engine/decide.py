@@ -66,10 +66,10 @@ def decide(
         qos_class = qos_class_of(pod, container)
         settings = select(pod, container, qos_class, config)
     decision = Decision(settings)
-    if facts.cgroup_version != 2:
+    if facts.direct_only:
         evidence = f" ({facts.cgroup_evidence})" if facts.cgroup_evidence else ""
-        decision.leave("everything", f"cgroup v{facts.cgroup_version}{evidence}")
-        return decision
+        text = f"direct writes only: cgroup v{facts.cgroup_version}{evidence}"
+        decision.leave("cgroup v2 files", text)
     given, chosen = container.resources, config.curve or pod.curve
     if update is not None:
         given = together(given, update.requested)
@@ -78,7 +78,8 @@ def decide(
     context = None
     if settings.only_resources and update is None:
         try:
-            convert_resources(given, facts, decision, chosen, container.ours)
+            if not facts.direct_only:
+                convert_resources(given, facts, decision, chosen, container.ours)
         except Exception as exc:  # noqa: BLE001 - see _note_failure
             _note_failure(decision, RESOURCES, exc)
     else:
@@ -105,7 +106,7 @@ def decide(
         _leave_files_of_others(decision, container)
     if facts.driver == SYSTEMD:
         reach_scope(pod, given.shares, facts, decision)
-    if context is not None and update is not None:
+    if context is not None and update is not None and not facts.direct_only:
         complete_update(context, unasked=update.unasked)
     return decision
 
@@ -179,6 +180,8 @@ def _ask_handlers(context: HandlerContext) -> None:
     if context.updating:
         # Before the conversion: a container that stops being idle gets a weight.
         retract_old_values(context)
+    if context.facts.direct_only:
+        return  # nothing leaves through the door, and the runtime keeps nothing
     if settings.resources.enabled:
         try:
             CONVERSION.decide(context, settings.resources)

@@ -71,6 +71,8 @@ class Handler(NamedTuple, Generic[S]):
     reads_files: bool = False
     # Annotations of other projects that it reads, by their whole key.
     foreign_annotations: tuple[str, ...] = ()
+    # Labels of other projects that it reads.
+    foreign_labels: tuple[str, ...] = ()
     # Ends what the handler once set and no handler asks for now, at an update. It is
     # called whether the handler is on or off.
     retract: Callable[[HandlerContext, Why], None] | None = None

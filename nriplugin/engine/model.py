@@ -71,7 +71,8 @@ class NodeFacts(NamedTuple):
     cgroup_version: int = 2
     cgroup_evidence: str = ""
     driver: str | None = None  # cgroupfs or systemd
-    # Files that the cgroup of a container has on this node.
+    # Files that the cgroup of a container has on this node. With cgroup v1 only those
+    # of `allowed_files.V1_FILES`.
     files: frozenset[str] = CORE_FILES
     page_bytes: int = 4096
     memory_capacity_bytes: int | None = None
@@ -89,6 +90,15 @@ class NodeFacts(NamedTuple):
     # Whether files that were read back have shown that the runtime loses `unified` in
     # the answer to an update.
     ignores_unified: bool = False
+
+    @property
+    def direct_only(self) -> bool:
+        """Whether values can only be written directly, as on a node with cgroup v1.
+
+        A runtime there fails a container that has a `unified` key, and the numbers that
+        kubelet sends need no conversion.
+        """
+        return self.cgroup_version != 2
 
     @property
     def drops_unified(self) -> bool:

@@ -6,6 +6,9 @@ gets what was measured, and answers with all values that it wants files to hold 
 file that its answer does not name any more goes back to its original value, so a policy
 has nothing to undo and cannot forget to.
 
+A `Trigger` is different: a write that has its effect once, such as one to
+memory.reclaim. The file holds no value, so there is nothing to put back.
+
 Policies are pure. state/policies.py keeps their states and calls them, node/ reads the
 samples and writes the values.
 """
@@ -33,9 +36,11 @@ class Measure(StrEnum):
     CPU = "cpu"  # use, periods and throttling
     QUOTA = "quota"  # of the container and of its pod
     MEMORY = "memory"  # what is used, the limits and the events
-    SWAP = "swap"
+    PROTECTION = "protection"  # of memory
+    SWAP = "swap"  # of the container and of the node
     PRESSURE = "pressure"  # on cpu, memory and io
     REFAULTS = "refaults"
+    CACHE = "cache"  # of files
     TASKS = "tasks"  # how many are running
     NODE_CPU = "node cpu"
     # Since the start, if this process has seen it. A policy that needs this is asked
@@ -59,7 +64,7 @@ class MemoryCounts(NamedTuple):
     oom_kill: int
 
 
-class Stall(NamedTuple):
+class StallTime(NamedTuple):
     """For how long tasks have waited for a resource, in microseconds, since the start.
 
     `some`: at least one task waited. `full`: no task could run.
@@ -67,6 +72,17 @@ class Stall(NamedTuple):
 
     some_us: int
     full_us: int
+
+
+class Triggered(NamedTuple):
+    """What came of a trigger."""
+
+    errno: int  # 0: all that was asked for was done
+    cpu_s: float  # CPU time that the kernel spent on it
+    value: str
+
+
+_NO_TRIGGERS: Mapping[str, Triggered] = MappingProxyType({})
 
 
 class ContainerSample(NamedTuple):
@@ -91,15 +107,20 @@ class ContainerSample(NamedTuple):
     memory_high_bytes: int | None = None  # -1: no limit
     memory_max_bytes: int | None = None  # -1: no limit
     memory_counts: MemoryCounts | None = None
+    protected_bytes: int | None = None  # the greater of memory.min and memory.low
     swap_bytes: int | None = None
-    cpu_stall: Stall | None = None
-    memory_stall: Stall | None = None
-    io_stall: Stall | None = None
-    refaults: int | None = None
+    swap_max_bytes: int | None = None  # -1: no limit
+    cpu_stall: StallTime | None = None
+    memory_stall: StallTime | None = None
+    io_stall: StallTime | None = None
+    refaults: int | None = None  # in pages
+    cache_bytes: int | None = None  # of files, without shared memory
     running_tasks: int | None = None
     # For how long the container has been running; None if this process has not seen the
     # start, and after a resize.
     age_s: float | None = None
+    # By file: the triggers since the previous sample.
+    triggered: Mapping[str, Triggered] = _NO_TRIGGERS
 
 
 class NodeSample(NamedTuple):
@@ -107,9 +128,10 @@ class NodeSample(NamedTuple):
 
     cpu_share: float | None = None  # of all CPUs, from 0 to 1
     cpus: int | None = None
+    swap_bytes: int | None = None  # the size of all swap areas
 
 
-class Action(NamedTuple):
+class PolicyAction(NamedTuple):
     """A value that a policy wants a file to hold.
 
     Where a file of the pod and one of the container change together, their order is
@@ -124,12 +146,23 @@ class Action(NamedTuple):
     level: Level
 
 
-class Answer(NamedTuple):
+class Trigger(NamedTuple):
+    """A write to a file of the container that has its effect once."""
+
+    file: str
+    value: str
+
+
+class PolicyAnswer(NamedTuple):
     """What a policy makes of a sample."""
 
     state: Any  # for the next call
-    actions: tuple[Action, ...] = ()
+    actions: tuple[PolicyAction, ...] = ()
     reason: str = ""  # why the actions are the last ones that changed
+    # Done after the actions. A trigger that fails is not repeated by the loop.
+    triggers: tuple[Trigger, ...] = ()
+    # Why the policy can do nothing for this container on this node; logged once.
+    unable: str = ""
 
 
 class RunTimePolicy(NamedTuple, Generic[S]):
@@ -145,5 +178,9 @@ class RunTimePolicy(NamedTuple, Generic[S]):
     # sample and the node. The state and the previous sample are None at first, after an
     # update of the container, and after a reload that changes its settings.
     decide: Callable[
-        [S, Any, ContainerSample | None, ContainerSample, NodeSample], Answer
+        [S, Any, ContainerSample | None, ContainerSample, NodeSample], PolicyAnswer
     ]
+
+
+# The short names that handlers use.
+Action, Answer, Stall = PolicyAction, PolicyAnswer, StallTime

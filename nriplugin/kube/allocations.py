@@ -8,7 +8,7 @@ in the field `data`, and has one entry per pod, by the pod's UID:
 
 Up to 1.32, where the file had another name, the field was `allocationEntries` and a
 pod's entry had its containers without a level between. Both are read. Init containers
-that end before the others start are in no version of the file.
+that end before the others start are in the file since 1.36.
 
 The file's checksum is not compared. kubelet replaces the file as a whole, so a reader
 never sees half of it, and the checksum is over a printed form of Go's that would take

@@ -1,9 +1,9 @@
 """Pods from kubelet's checkpoint of what it has allocated to them. Pure.
 
 kubelet 1.33 and later keeps `allocated_pods_state`: JSON with a JSON text in the field
-`data`, which has the requests and limits of every container by the pod's UID. It has
-neither names of pods nor their overhead, nor init containers that end before the others
-start. Pods are called by their UIDs here.
+`data`, which has the requests and limits of containers by the pod's UID. It has neither
+names of pods nor their overhead, and does not say which containers are init containers;
+before 1.36 those that end are not in it. Pods are called by their UIDs here.
 """
 
 from __future__ import annotations

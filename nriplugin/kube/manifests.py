@@ -54,6 +54,10 @@ class ManifestPod(NamedTuple):
     path: str = ""  # where in the object its template is
     replicas: int | None = None  # how many such pods the object says there are
     added: Mapping[str, str] = {}  # annotations that a controller adds
+    template: Mapping[str, Any] = {}  # as it was given
+    owner_annotations: Mapping[str, str] = {}  # of the object, which pods do not get
+    priority: int | None = None
+    phase: str = ""  # by its status, of a pod that exists
 
 
 class Skipped(NamedTuple):
@@ -190,6 +194,10 @@ def _pod_of(entry: _Object, template: Template, where: str) -> ManifestPod:
         annotations=_texts(own.get("annotations")),
         path=template.path,
         replicas=template.replicas,
+        template=template.content,
+        owner_annotations=_texts(metadata.get("annotations")),
+        priority=_whole_number(spec.get("priority")),
+        phase="" if template.path else _phase_in(entry.content),
     )
 
 
@@ -213,6 +221,16 @@ def _uid_in(metadata: Mapping[str, Any]) -> str:
     ):
         return str(annotations["kubernetes.io/config.mirror"])
     return str(metadata.get("uid") or UID_PLACEHOLDER)
+
+
+def _phase_in(content: Mapping[str, Any]) -> str:
+    status = content.get("status")
+    return str(status.get("phase") or "") if isinstance(status, Mapping) else ""
+
+
+def _whole_number(given: object) -> int | None:
+    """Return a number, or None for anything else."""
+    return given if isinstance(given, int) and not isinstance(given, bool) else None
 
 
 def _texts(given: object) -> dict[str, str]:

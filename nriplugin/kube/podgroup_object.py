@@ -9,6 +9,9 @@ from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import Amounts, read_amounts
 from nriplugin.kube.volcano_jobs import DEFAULT_QUEUE, group_of_job
 
+# The counts of pods in a PodGroup's status.
+_STARTED = ("running", "succeeded", "failed")
+
 
 class GroupObject(NamedTuple):
     """How many pods have to be placed at once, and in which queue they wait."""
@@ -22,6 +25,12 @@ class GroupObject(NamedTuple):
     min_resources: Amounts
     phase: str
     job: str = ""  # the Volcano Job that the controller would make it for
+    started: int = 0  # pods on all nodes that are running, have succeeded or failed
+
+    @property
+    def job_id(self) -> str:
+        """Return the scheduler's name of its job."""
+        return f"{self.namespace or ''}/{self.name}"
 
 
 def read_group(content: Mapping[str, Any], name: str, where: str) -> GroupObject:
@@ -47,6 +56,9 @@ def read_group(content: Mapping[str, Any], name: str, where: str) -> GroupObject
             spec.get("minResources"), f"{where}: spec.minResources"
         ),
         phase=str(status.get("phase") or "Pending"),
+        started=sum(
+            _count(status.get(key), f"{where}: status.{key}") for key in _STARTED
+        ),
     )
 
 

@@ -15,26 +15,28 @@ from nriplugin.kube.podgroup import (
     GROUP_KEYS,
     INDEX_KEYS,
     JOB_KEYS,
+    PREEMPTABLE_KEY,
     QUEUE_KEYS,
+    REVOCABLE_ZONE_KEY,
     TASK_KEYS,
+    TEMPLATE_KEYS,
+    VERSION_KEYS,
 )
 from nriplugin.kube.templates import MAX_TEMPLATES, Template, stated_replicas
 
 API_GROUP = "batch.volcano.sh"
-VERSION_KEY = "volcano.sh/job-version"
-TEMPLATE_KEY = "volcano.sh/template-uid"
 NAMESPACE_KEY = "volcano.sh/job-namespace"
 DEFAULT_QUEUE = "default"
 
 # What the controller copies from the Job to its pods, if the Job has it.
 _COPIED_ANNOTATIONS = (
-    "volcano.sh/preemptable",
+    PREEMPTABLE_KEY,
     "volcano.sh/cooldown-time",
-    "volcano.sh/revocable-zone",
+    REVOCABLE_ZONE_KEY,
     "volcano.sh/jdb-min-available",
     "volcano.sh/jdb-max-unavailable",
 )
-_COPIED_LABELS = ("volcano.sh/preemptable", "volcano.sh/cooldown-time")
+_COPIED_LABELS = (PREEMPTABLE_KEY, "volcano.sh/cooldown-time")
 
 
 class TaskPod(NamedTuple):
@@ -72,7 +74,7 @@ def task_pods(job: Mapping[str, Any], name: str, uid: str, where: str) -> list[T
         GROUP_KEYS[0]: group_of_job(name, uid),
         JOB_KEYS[0]: name,
         QUEUE_KEYS[0]: str(spec.get("queue") or DEFAULT_QUEUE),
-        VERSION_KEY: str(_mapping(job.get("status")).get("version") or 0),
+        VERSION_KEYS[0]: str(_mapping(job.get("status")).get("version") or 0),
         **_copied(metadata.get("annotations"), _COPIED_ANNOTATIONS),
     }
     labels = {
@@ -111,7 +113,7 @@ def _task_pod(
         name=f"{job}-{name}-0",
         template=Template(f"{path}.template", content, stated_replicas(task)),
         # The controller gives the template the name of the task.
-        annotations={**of_task, **of_job, TEMPLATE_KEY: f"{job}-{name}"},
+        annotations={**of_task, **of_job, TEMPLATE_KEYS[0]: f"{job}-{name}"},
         labels={**of_task, **labels},
     )
 

@@ -143,7 +143,7 @@ def _is_inside(tree: Tree, level: CgroupLevel, file: str, wanted: str) -> bool:
 
 
 def _exists(tree: Tree, cgroup: str) -> bool:
-    return tree.files.exists(f"/cpu{cgroup}" if tree.version == 1 else cgroup)
+    return tree.exists(cgroup)
 
 
 def _held(tree: Tree, cgroup: str, file: str) -> str | None:

@@ -33,7 +33,14 @@ from nriplugin.node.protection import FILES, above, sum_below
 from nriplugin.node.state_directory import state_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Container,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from contextlib import AbstractContextManager
     from typing import Self
 
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal.restore import Finding
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.cgroup.writing.queue import WriteQueue
     from nriplugin.cgroup.writing.updates import Outcome, Writer
     from nriplugin.engine.decision import Write
 
@@ -52,6 +60,8 @@ _TYPES = {
     "memory.max": Type.MEMORY_LIMIT,
 }
 _BURST = "cpu.max.burst"
+# A burst -> the file whose first number is the quota, on cgroup v2 and v1.
+_QUOTA_OF_BURST = {_BURST: "cpu.max", "cpu.cfs_burst_us": "cpu.cfs_quota_us"}
 
 
 class DirectWriter:
@@ -63,15 +73,20 @@ class DirectWriter:
         executor: Executor,
         journal: Journal | None = None,
         systemd: Writer | None = None,
+        queue: WriteQueue | None = None,
     ) -> None:
         """Write through an executor of that tree; `close` also closes the journal.
 
-        `systemd` is the executor's writer, if it has one.
+        `systemd` is the executor's writer, if it has one. `queue` takes what is given
+        to `submit`, for another thread to write; without it, `submit` writes at once.
         """
         self.tree = tree
         self._executor = executor
         self._journal = journal
         self._systemd = systemd
+        self.queue = queue
+        # Ends the thread that writes the queue; returns whether it has ended.
+        self.end_queue: Callable[[], bool] = lambda: True
         self.claims = Claims()
         # How many writes there were, by the file's name and the outcome's status. Two
         # threads that write at the same time may lose a count.
@@ -80,24 +95,105 @@ class DirectWriter:
             add_raw(tree, file)
 
     @classmethod
-    def of(cls, node: DetectedNode, tree: Tree, state_dir: str | None = None) -> Self:
+    def of(
+        cls,
+        node: DetectedNode,
+        tree: Tree,
+        state_dir: str | None = None,
+        *,
+        queued: bool = False,
+    ) -> Self:
         """Return a writer for a node, with the journal in its state directory.
+
+        `queued` is whether another thread writes what is given to `submit`.
 
         Raises:
             JournalError: the journal cannot be opened.
         """
         directory = state_directory(node, state_dir)
         journal = None if directory is None else open_journal(directory)
-        # refresh_s=0: the executor reads each file before it skips a write as done,
-        # because runtimes and kubelet write to the same files.
         systemd = node.writer()
-        executor = Executor(tree, journal=journal, writer=systemd, refresh_s=0.0)
-        return cls(tree, executor, journal, systemd)
+        executor = Executor(tree, journal=journal, writer=systemd)
+        queue = None
+        if queued:
+            # Late: the hook has no thread that could write a queue.
+            from nriplugin.cgroup.writing.queue import WriteQueue
+
+            queue = WriteQueue(executor)
+        return cls(tree, executor, journal, systemd, queue)
 
     def close(self) -> None:
-        """Close the journal; the tree is the caller's."""
-        if self._journal is not None:
+        """End the queue and close the journal; the tree is the caller's.
+
+        If the thread that writes the queue does not end, the journal stays open: the
+        thread may be using it.
+        """
+        if self.end_queue() and self._journal is not None:
             self._journal.close()
+
+    @property
+    def refresh_s(self) -> float:
+        """For how long a submitted value counts without looking at its file."""
+        return self._executor.refresh_s
+
+    @refresh_s.setter
+    def refresh_s(self, seconds: float) -> None:
+        self._executor.refresh_s = seconds
+
+    def submit(
+        self,
+        files: Mapping[str, str],
+        cgroup: str,
+        *,
+        allowed: Callable[[], bool],
+        done: Callable[[list[Outcome]], None],
+        fresh: bool = False,
+    ) -> bool:
+        """Have files of a container written without waiting for them.
+
+        A value that was submitted less than `refresh_s` ago is not written again.
+
+        Args:
+            files: the files and their values.
+            cgroup: the container's cgroup.
+            allowed: asked under the executor's lock just before the write.
+            done: called once with the outcomes of all files, on the thread that writes.
+            fresh: whether other values were found in the files, so that they are
+                written however long ago that was done last.
+
+        Returns:
+            Whether they were accepted: the cgroup is a container's, and the queue has
+            room. If not, `done` is not called.
+        """
+        if _level(cgroup) != "container":
+            return False
+        updates = {
+            update.key: update
+            for file, value in files.items()
+            for update in self._for_container(file, value, cgroup)
+        }
+        if not updates:
+            return False
+        if self.queue is None:
+            with self._executor.exclusive():
+                if not allowed():
+                    return False
+                outcomes = self._executor.update_batch(updates.values(), fresh=fresh)
+            self._counted(outcomes)
+            done(outcomes)
+            return True
+        outcomes = []
+        left = iter(range(len(updates) - 1, -1, -1))
+
+        def collect(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            self._counted([outcome])
+            if next(left) == 0:
+                done(outcomes)
+
+        return self.queue.submit(
+            updates.values(), allowed=allowed, done=collect, fresh=fresh
+        )
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the journal's lock, so that no other writer gets between two calls."""
@@ -203,7 +299,7 @@ class DirectWriter:
                 continue
             levels.setdefault(update.cgroup.count("/"), []).append(update)
         branch = [levels[depth] for depth in sorted(levels)]
-        return self._counted(self._executor.leveled_update_batch(branch))
+        return self._counted(self._executor.leveled_update_batch(branch, fresh=True))
 
     def original(self, path: str, held: str) -> str | None:
         """Return what a file held before nriplugin wrote the value that it holds."""
@@ -252,8 +348,13 @@ class DirectWriter:
         return self._write(updates)
 
     def _write(self, updates: Sequence[Update]) -> list[Outcome]:
-        """Write, and count the outcome of every file."""
-        return self._counted(self._executor.update_batch(updates) if updates else [])
+        """Write, and count the outcome of every file.
+
+        Each file is read before a write is skipped as done, because runtimes and
+        kubelet write to the same files.
+        """
+        outcomes = self._executor.update_batch(updates, fresh=True) if updates else []
+        return self._counted(outcomes)
 
     def _counted(self, outcomes: list[Outcome]) -> list[Outcome]:
         for outcome in outcomes:
@@ -280,9 +381,10 @@ class DirectWriter:
         claims = self.claims.in_pod(pod, write.file)
         others = sum_below(self.tree, pod, write.file, container, claims)
         total = int(write.value) + others
-        if write.file == _BURST:
-            quota, _, _ = (held(self.tree, pod, "cpu.max") or "max").partition(" ")
-            if not quota.isdecimal():
+        quota_file = _QUOTA_OF_BURST.get(write.file)
+        if quota_file is not None:
+            quota, _, _ = (held(self.tree, pod, quota_file) or "max").partition(" ")
+            if not quota.isdecimal():  # "max", and on cgroup v1 "-1"
                 return  # a pod without a quota is never throttled, so it needs no burst
             total = min(total, int(quota))
         yield from updates_of(write.file, str(total), pod)
@@ -315,7 +417,8 @@ class DirectWriter:
             has = held(self.tree, parent, file) or ""
             needs += sum_below(self.tree, parent, file, child, claims)
             if has.isdecimal():
-                original = self._executor.original(f"{parent}/{file}", has) or has
+                path = self.tree.file_path(parent, file)
+                original = self._executor.original(path, has) or has
                 kept = max(needs, int(original)) if original.isdecimal() else int(has)
                 if kept < int(has):
                     yield from updates_of(file, str(kept), parent)
@@ -333,7 +436,7 @@ def _is_container(cgroup: str, pod: str) -> bool:
 
 
 def updates_of(file: str, value: str, cgroup: str) -> Iterator[Update]:
-    """Return the updates that set a v2 file; cpu.max takes two, quota and period."""
+    """Return the updates that set a file; cpu.max takes two, quota and period."""
     if file == "cpu.max":
         quota, _, period = value.partition(" ")
         yield Update(Type.CPU_QUOTA, cgroup, quota, origin=ORIGIN)

@@ -18,7 +18,7 @@ from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.paths import cgroup_path
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup_names import KUBEPODS
-from nriplugin.engine.allowed_files import OWNABLE
+from nriplugin.engine.allowed_files import OWNABLE, V1_FILES
 from nriplugin.engine.model import CORE_FILES, NodeFacts
 from nriplugin.engine.runtimes import parse_version
 from nriplugin.errors import CgroupError
@@ -40,17 +40,19 @@ def node_facts(node: DetectedNode, tree: Tree | None) -> NodeFacts:
     version = node.version
     kubepods = node.paths.kubepods()
     files = None if tree is None else container_files(tree, kubepods)
+    if files is None:
+        files = CORE_FILES if version.number == 2 else frozenset()
     capacity = _memory_capacity()
     return NodeFacts(
         cgroup_version=version.number,
         cgroup_evidence=version.evidence,
         driver=node.driver.driver,
-        files=CORE_FILES if files is None else files,
+        files=files,
         page_bytes=os.sysconf("SC_PAGE_SIZE"),
         memory_capacity_bytes=capacity,
         memory_allocatable_bytes=_allocatable(tree, kubepods) or capacity,
         kernel=parse_version(os.uname().release),
-        writable=tree is not None and version.number == 2 and node.writable(),
+        writable=tree is not None and node.writable(),
     )
 
 
@@ -78,13 +80,18 @@ def container_files(tree: Tree, cgroup: str) -> frozenset[str] | None:
     """Return the files that a container below a cgroup will have.
 
     These are the cgroup's own files of those controllers that its
-    `cgroup.subtree_control` enables for its children. None: the files cannot be known,
-    because the cgroup enables no controller yet or cannot be read.
+    `cgroup.subtree_control` enables for its children. On cgroup v1 all cgroups but the
+    root have the same files, and only those count that handlers set. None: the files
+    cannot be known, because the cgroup enables no controller yet or cannot be read.
     """
-    if tree.version != 2:
-        return None
     files = tree.files
     try:
+        if tree.version != 2:
+            if not tree.exists(cgroup):
+                return None
+            return frozenset(
+                f for f in V1_FILES if files.exists(tree.file_path(cgroup, f))
+            )
         enabled = files.read(f"{cgroup}/cgroup.subtree_control").split()
         if not enabled:
             # Controllers are enabled when the cgroup's first child is created.

@@ -34,9 +34,9 @@ def memory_use(tree: Tree, cgroup: str) -> Use:
 
 
 def held(tree: Tree, cgroup: str, file: str) -> str | None:
-    """Return the content of a cgroup v2 file, or None if it cannot be read."""
+    """Return the content of a cgroup's file, or None if it cannot be read."""
     try:
-        return tree.files.read(f"{cgroup}/{file}").strip()
+        return tree.files.read(tree.file_path(cgroup, file)).strip()
     except CgroupError:
         return None
 
@@ -75,12 +75,12 @@ def differing(
     """
     wrong = files_not_holding(tree, cgroup, files)
     inner = f"{cgroup}/{CRUN_INNER}"
-    if wrong and tree.files.exists(inner):
+    if wrong and tree.exists(inner):
         within = {f: v for f, v in wrong.items() if f not in _AMONG_SIBLINGS}
         left = files_not_holding(tree, inner, within)
         wrong = {f: v for f, v in wrong.items() if f not in within or f in left}
     texts = {file: held(tree, cgroup, file) for file in wrong}
-    if None in texts.values() and not tree.files.exists(cgroup):
+    if None in texts.values() and not tree.exists(cgroup):
         return None
     return {file: text or "" for file, text in texts.items()}
 

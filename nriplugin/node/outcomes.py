@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# The container has ended, or another thread has written since.
+_EXPECTED = (Status.GONE, Status.SUPERSEDED, Status.DROPPED)
+
 
 def log_failures(outcomes: Iterable[Outcome]) -> None:
     """Log the writes that failed or were refused."""
     for outcome in outcomes:
-        if not outcome.ok and outcome.status is not Status.GONE:
+        if not outcome.ok and outcome.status not in _EXPECTED:
             _log.warning(
                 "direct write: %s: %s: %s: %s",
                 *(outcome.path, outcome.content),

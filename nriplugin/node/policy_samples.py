@@ -21,7 +21,7 @@ from nriplugin.engine.policies import (
     MemoryCounts,
     NodeSample,
     Quota,
-    Stall,
+    StallTime,
 )
 from nriplugin.errors import CgroupError
 
@@ -32,10 +32,17 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
 
 _STAT = "/proc/stat"
+_MEMINFO = "/proc/meminfo"
 # The fields of the first line of /proc/stat in which a CPU does nothing: idle, iowait.
 _IDLE = (3, 4)
 # user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user.
 _FIELDS = 8
+
+# Fields of a sample, and the counters of memory.stat that make them up.
+_STAT_FIELDS = {
+    "refaults": ("workingset_refault_anon", "workingset_refault_file"),
+    "cache_bytes": ("active_file", "inactive_file"),
+}
 
 _Read = TypeVar("_Read")
 
@@ -59,13 +66,17 @@ class PolicySampler:
             _cpu_ticks, host_root.rstrip("/") + _STAT
         )
         self.cpus: Callable[[], int] = partial(os.sysconf, "SC_NPROCESSORS_ONLN")
+        self._meminfo = host_root.rstrip("/") + _MEMINFO
         # CPU time of the node in ticks when it was read last: busy, and all.
         self._cpu: tuple[int, int] | None = None
 
     def node(self, needs: Set[Measure]) -> NodeSample:
         """Return what happened on the node since the last call."""
-        share = self._cpu_share() if Measure.NODE_CPU in needs else None
-        return NodeSample(share, self.cpus())
+        return NodeSample(
+            self._cpu_share() if Measure.NODE_CPU in needs else None,
+            self.cpus(),
+            _swap_total(self._meminfo) if Measure.SWAP in needs else None,
+        )
 
     def _cpu_share(self) -> float | None:
         before, self._cpu = self._cpu, self.cpu_ticks()
@@ -99,8 +110,12 @@ class PolicySampler:
                 fields[f"{name}_stall"] = self._stall(cgroup, name)
         if Measure.SWAP in needs:
             fields["swap_bytes"] = self._number(cgroup, "memory.swap.current")
-        if Measure.REFAULTS in needs:
-            fields["refaults"] = self._refaults(cgroup)
+            if self._tree.version == 2:  # v1 has one limit for memory and swap
+                fields["swap_max_bytes"] = self._bytes(Type.MEMORY_SWAP, cgroup)
+        if Measure.PROTECTION in needs:
+            fields["protected_bytes"] = self._protected(cgroup)
+        if not needs.isdisjoint((Measure.REFAULTS, Measure.CACHE)):
+            self._stat_fields(cgroup, fields)
         if all(value is None for value in fields.values()):
             return None
         return ContainerSample(self.clock(), original, **fields)  # type: ignore[arg-type]
@@ -129,17 +144,16 @@ class PolicySampler:
         return Quota(quota_us if quota_us >= 0 else None, period_us)
 
     def _memory_fields(self, cgroup: str, fields: dict[str, object]) -> None:
-        reader, tree = self._reader, self._tree
+        reader = self._reader
         fields["memory_bytes"] = _if_there(lambda: reader.memory_usage(cgroup))
         fields["memory_max_bytes"] = _if_there(lambda: reader.memory_limit(cgroup))
-        high = _if_there(lambda: int(tree.get(Type.MEMORY_HIGH, cgroup)))
-        fields["memory_high_bytes"] = high
+        fields["memory_high_bytes"] = self._bytes(Type.MEMORY_HIGH, cgroup)
         events = _if_there(lambda: reader.memory_events(cgroup))
         if events is not None:
             _, high, most, oom, oom_kill = events
             fields["memory_counts"] = MemoryCounts(high, most, oom, oom_kill)
 
-    def _stall(self, cgroup: str, resource: str) -> Stall | None:
+    def _stall(self, cgroup: str, resource: str) -> StallTime | None:
         if self._tree.version == 1:
             return None
         found: Pressure | None = _if_there(
@@ -148,16 +162,25 @@ class PolicySampler:
         if found is None:
             return None
         full = 0 if found.full is None else found.full.total_us
-        return Stall(found.some.total_us, full)
+        return StallTime(found.some.total_us, full)
 
-    def _refaults(self, cgroup: str) -> int | None:
-        stat: Mapping[str, int] | None = _if_there(
-            lambda: self._tree.get(Type.MEMORY_STAT, cgroup)
+    def _protected(self, cgroup: str) -> int | None:
+        low = self._bytes(Type.MEMORY_LOW, cgroup)
+        least = self._bytes(Type.MEMORY_MIN, cgroup)
+        return None if low is None or least is None else _greater(low, least)
+
+    def _stat_fields(self, cgroup: str, fields: dict[str, object]) -> None:
+        """Read refaults and the size of the page cache, which are in one file."""
+        stat: Mapping[str, int] = (
+            _if_there(lambda: self._tree.get(Type.MEMORY_STAT, cgroup)) or {}
         )
-        names = ("workingset_refault_anon", "workingset_refault_file")
-        if stat is None or not any(name in stat for name in names):
-            return None
-        return sum(stat.get(name, 0) for name in names)
+        for field, names in _STAT_FIELDS.items():
+            found = [stat[name] for name in names if name in stat]
+            fields[field] = sum(found) if found else None
+
+    def _bytes(self, kind: Type, cgroup: str) -> int | None:
+        """Return a number of bytes, -1 for no limit; None if the file is not there."""
+        return _if_there(lambda: int(self._tree.get(kind, cgroup)))
 
     def _number(self, cgroup: str, file: str) -> int | None:
         """Return the number in a cgroup v2 file that has no type."""
@@ -165,6 +188,11 @@ class PolicySampler:
             return None
         text = _if_there(lambda: self._tree.files.read(f"{cgroup}/{file}"))
         return int(text) if text is not None and text.strip().isdecimal() else None
+
+
+def _greater(one: int, other: int) -> int:
+    """Return the greater of two numbers of bytes, of which -1 is the greatest."""
+    return -1 if -1 in (one, other) else max(one, other)
 
 
 def _if_there(read: Callable[[], _Read]) -> _Read | None:
@@ -190,3 +218,15 @@ def _cpu_ticks(path: str) -> tuple[int, int] | None:
         return sum(ticks) - sum(ticks[field] for field in _IDLE), sum(ticks)
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _swap_total(path: str) -> int | None:
+    """Return the size of all swap areas in bytes; None if it cannot be read."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("SwapTotal:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None

@@ -45,7 +45,7 @@ class Target(NamedTuple):
     known: tuple[str, ...]
 
 
-class Result(NamedTuple):
+class TargetResult(NamedTuple):
     """What came of a target."""
 
     target: Target
@@ -68,21 +68,21 @@ def held_value(tree: Tree, cgroup: str, file: str) -> str | None:
         return None
 
 
-def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[Result]:
+def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[TargetResult]:
     """Write the files of a pod and of its containers, in the order of a branch.
 
     To be called within the writer's `exclusive`.
     """
     tree = writer.tree
-    results: list[Result] = []
+    results: list[TargetResult] = []
     updates: list[Update] = []
     due: list[tuple[Target, list[Update]]] = []
     for target in targets:
         held = held_value(tree, target.cgroup, target.file)
         if held is None:
-            results.append(Result(target, ok=False, gone=True))
+            results.append(TargetResult(target, ok=False, gone=True))
         elif not any(equal(target.file, one, held) for one in target.known):
-            results.append(Result(target, ok=False, other=held))
+            results.append(TargetResult(target, ok=False, other=held))
         else:
             own = list(_updates(tree, target))
             updates += own
@@ -96,7 +96,7 @@ def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[Result
         ]
         reason = "; ".join(f"{one.status}: {one.reason or 'refused'}" for one in failed)
         now = held_value(tree, target.cgroup, target.file) or target.value
-        results.append(Result(target, ok=not failed, now=now, reason=reason))
+        results.append(TargetResult(target, ok=not failed, now=now, reason=reason))
     return results
 
 
@@ -109,12 +109,13 @@ def _updates(tree: Tree, target: Target) -> Iterator[Update]:
     """Return the updates for a target.
 
     crun's inner cgroup has the same quota as the outer one, so it gets the value, too.
-    The kernel refuses a quota below the cgroup's burst: such a burst is lowered.
+    Another file is written there if both hold the same. The kernel refuses a quota
+    below the cgroup's burst: such a burst is lowered.
     """
     cgroup, file, value = target.cgroup, target.file, target.value
     inner = f"{cgroup}/{CRUN_INNER}"
     for one in (cgroup, inner):
-        if one == inner and not tree.files.exists(f"{inner}/{file}"):
+        if one == inner and not _follows(tree, cgroup, inner, file):
             continue
         yield from updates_of(file, value, one)
         quota = value.partition(" ")[0]
@@ -122,6 +123,14 @@ def _updates(tree: Tree, target: Target) -> Iterator[Update]:
             burst = _burst(tree, one)
             if burst is not None and burst > int(quota):
                 yield Update(Type.CPU_BURST, one, quota, origin=ORIGIN)
+
+
+def _follows(tree: Tree, cgroup: str, inner: str, file: str) -> bool:
+    """Whether crun's inner cgroup has a file's value from the outer one."""
+    if file == "cpu.max":
+        return tree.files.exists(f"{inner}/{file}")
+    own = held_value(tree, inner, file)
+    return own is not None and equal(file, own, held_value(tree, cgroup, file) or "")
 
 
 def _burst(tree: Tree, cgroup: str) -> int | None:
@@ -164,6 +173,10 @@ class PolicyRecord:
         if self._path is None or paths == self._stored:
             return True
         try:
+            if not paths:
+                os.unlink(self._path)
+                self._stored = frozenset()
+                return True
             temporary = f"{self._path}.new"
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(sorted(paths), file)
@@ -173,6 +186,18 @@ class PolicyRecord:
             return False
         self._stored = frozenset(paths)
         return True
+
+
+def difference(file: str, old: str, new: str) -> str | None:
+    """Return by how much a file's value has changed, for `grown`; None if unknown."""
+    before, _, old_period = old.partition(" ")
+    after, _, period = new.partition(" ")
+    if not (before.isdecimal() and after.isdecimal()):
+        return None
+    if file != "cpu.max":
+        return str(int(after) - int(before))
+    in_new_period = int(before) * int(period or "100000") // int(old_period or "100000")
+    return f"{int(after) - in_new_period} {period or '100000'}"
 
 
 def grown(file: str, original: str, growths: Sequence[str]) -> str | None:

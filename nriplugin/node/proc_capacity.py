@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nriplugin.cgroup.locate.identify import parse_process_cgroups
+from nriplugin.cgroup.locate.kubelet_process import find_kubelet, read_file
 from nriplugin.convert.cpu_list import parse_cpus
 from nriplugin.errors import ConfigError
 from nriplugin.kube.capacity import PIDS
@@ -14,10 +16,13 @@ _PID_LIMITS = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
 
 
 class MachineCapacity(NamedTuple):
-    """Amounts as quantities, and the swap in bytes."""
+    """Amounts as quantities, and the swap in bytes.
+
+    The swap is None if kubelet does not set the swap of containers.
+    """
 
     amounts: dict[str, str]
-    swap_bytes: int
+    swap_bytes: int | None
 
 
 def machine_capacity(host_root: str = "/") -> MachineCapacity:
@@ -32,7 +37,25 @@ def machine_capacity(host_root: str = "/") -> MachineCapacity:
     amounts = {"cpu": str(len(parse_cpus(online))), "memory": f"{memory['MemTotal']}Ki"}
     pids = [int(_read(f"{host}{path}")) for path in _PID_LIMITS]
     amounts[PIDS] = str(min(pids))
-    return MachineCapacity(amounts, memory.get("SwapTotal", 0) * 1024)
+    swap_bytes = memory.get("SwapTotal", 0) * 1024
+    return MachineCapacity(amounts, swap_bytes if _limits_swap(host) else None)
+
+
+def _limits_swap(host: str) -> bool:
+    """Say whether kubelet takes the kernel for one that limits the swap of cgroups.
+
+    It looks for memory.swap.max in its own cgroup. The root has no such file, so a
+    kubelet that runs there sets none. If kubelet is not found, it is said to do so.
+    """
+    found = find_kubelet(f"{host}/proc")
+    if found.problem:
+        return True
+    directory = found.source.rpartition("/")[0]
+    try:
+        cgroups = parse_process_cgroups(read_file(f"{directory}/cgroup"))
+    except OSError:
+        return True
+    return cgroups.unified != "/"
 
 
 def _meminfo(text: str) -> dict[str, int]:

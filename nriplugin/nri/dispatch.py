@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.methods import BY_EVENT, BY_RPC, METHODS, PLUGIN_SERVICE, Kind
-from nriplugin.nri.plugin import Plugin, handles, has_resources
+from nriplugin.nri.plugin import Plugin, handles, has_resources, observes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,8 @@ _EMPTY_ANSWER = BoundMethod(parse=lambda payload: None, handle=lambda request: N
 
 
 def _bind_method(plugin: Plugin, method: Method) -> BoundMethod:
+    if observes(plugin, method):
+        return _bind_observer(plugin, method)
     if not handles(plugin, method):
         return _EMPTY_ANSWER
     handler: Callable[..., Any] = getattr(plugin, method.handler)
@@ -88,6 +90,18 @@ def _bind_method(plugin: Plugin, method: Method) -> BoundMethod:
     return BoundMethod(request.FromString, handle, may_update)
 
 
+def _bind_observer(plugin: Plugin, method: Method) -> BoundMethod:
+    """Serve an RPC by `other_event`, and answer a question with an empty answer."""
+    name, observe = method.handler, plugin.other_event
+    request = plugin.views.get(name, method.request)
+    of_container = "container" in request.DESCRIPTOR.fields_by_name
+
+    def handle(request: Any) -> None:  # noqa: ANN401
+        observe(name, request.pod, request.container if of_container else None)
+
+    return BoundMethod(request.FromString, handle)
+
+
 def _bind_state_change(plugin: Plugin) -> BoundMethod:
     def handle(change: nri.StateChangeEvent) -> None:
         method = BY_EVENT.get(change.event)
@@ -98,20 +112,31 @@ def _bind_state_change(plugin: Plugin) -> BoundMethod:
     return BoundMethod(nri.StateChangeEvent.FromString, handle)
 
 
-def drop_harmful(updates: Any, creating: str | None = None) -> None:  # noqa: ANN401
-    """Remove, in place, the updates that would do harm in the runtime.
+def harm_of(update: nri.ContainerUpdate, creating: str | None = None) -> str:
+    """Return which harm an update in an answer would do in the runtime; "" for none.
 
     An update without `linux.resources` makes the runtime replace kubelet's request by
     nothing, and crashes CRI-O in an unsolicited call. An update of the container that
     is being created (`creating`) makes the runtime fail the creation.
     """
+    if not has_resources(update):
+        return "it carries no linux.resources, which would wipe the request"
+    if update.container_id == creating:
+        return "the container is being created: adjust it instead"
+    return ""
+
+
+def drop_harmful(updates: Any, creating: Any = None) -> None:  # noqa: ANN401
+    """Remove, in place, the updates that would do harm in the runtime.
+
+    `creating` is the request if a container is being created. A view of the request may
+    have no container.
+    """
+    own_id = creating.container.id if hasattr(creating, "container") else None
     for i in range(len(updates) - 1, -1, -1):
         update: nri.ContainerUpdate = updates[i]
-        if not has_resources(update):
-            reason = "it carries no linux.resources, which would wipe the request"
-        elif update.container_id == creating:
-            reason = "the container is being created: adjust it instead"
-        else:
-            continue
-        _log.error("dropped an update of container %r: %s", update.container_id, reason)
-        del updates[i]
+        harm = harm_of(update, own_id)
+        if harm:
+            line = "dropped an update of container %r: %s"
+            _log.error(line, update.container_id, harm)
+            del updates[i]

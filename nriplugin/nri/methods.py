@@ -46,6 +46,8 @@ class Method(NamedTuple):
     since: tuple[int, int]  # the first NRI release with the event
     request: type[Message]
     response: type[Message]
+    # Whether `Plugin.other_event` may see it.
+    observable: bool
 
     @property
     def mask(self) -> int:
@@ -53,7 +55,13 @@ class Method(NamedTuple):
         return 1 << (self.event - 1)
 
 
-def _method(rpc: str, kind: Kind, since: tuple[int, int] = (0, 2)) -> Method:
+def _method(
+    rpc: str,
+    kind: Kind,
+    since: tuple[int, int] = (0, 2),
+    *,
+    observable: bool = True,
+) -> Method:
     handler = re.sub(r"(?<=.)([A-Z])", r"_\1", rpc).lower()
     return Method(
         rpc=rpc,
@@ -63,6 +71,7 @@ def _method(rpc: str, kind: Kind, since: tuple[int, int] = (0, 2)) -> Method:
         since=since,
         request=getattr(nri, f"{rpc}Request"),
         response=getattr(nri, f"{rpc}Response"),
+        observable=observable,
     )
 
 
@@ -73,7 +82,14 @@ METHODS = (
     _method("StopPodSandbox", Kind.POD_EVENT),
     _method("RemovePodSandbox", Kind.POD_EVENT),
     _method("CreateContainer", Kind.QUESTION),
-    _method("ValidateContainerAdjustment", Kind.QUESTION, since=(0, 10)),
+    # Not for observers: a runtime fails the creation of a container if a plugin that is
+    # subscribed to this does not answer.
+    _method(
+        "ValidateContainerAdjustment",
+        Kind.QUESTION,
+        since=(0, 10),
+        observable=False,
+    ),
     _method("PostCreateContainer", Kind.CONTAINER_EVENT),
     _method("StartContainer", Kind.CONTAINER_EVENT),
     _method("PostStartContainer", Kind.CONTAINER_EVENT),

@@ -1,7 +1,8 @@
 """The class that a plugin author subclasses.
 
 Define the handlers that you need (methods named after RPCs) and pass an instance to
-`nriplugin.nri.run`. The plugin is subscribed to the events whose handlers it defines.
+`nriplugin.nri.run`. The plugin is subscribed to the events whose handlers it defines;
+a plugin that defines `other_event` is subscribed to all events.
 
 Rules for handlers:
 - All handlers run on one thread, one at a time. Every container start on the node
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
 
 
 class Plugin:
-    """An NRI plugin. Override any method, except `enqueue_update` and `attach`."""
+    """An NRI plugin. Override its handlers.
+
+    Not to be overridden: `stop`, `enqueue_update`, and the methods that begin with
+    `attach`.
+    """
 
     failure_policy: FailurePolicy = FailurePolicy.IGNORE
 
@@ -41,7 +46,10 @@ class Plugin:
     # skips fields that are not declared, which saves most of the time of parsing.
     views: Mapping[str, type[Message]] = MappingProxyType({})
 
-    _send_updates: UpdateSender | None = None
+    # With two underscores, because "_stop" would be a likely name in a subclass.
+    __send_updates: UpdateSender | None = None
+    __stop_runner: Callable[[], None] | None = None
+    __stop_requested = False
 
     # Once per connection
 
@@ -143,7 +151,30 @@ class Plugin:
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         """Learn that the container was removed."""
 
+    def other_event(
+        self, event: str, pod: nri.PodSandbox, container: nri.Container | None
+    ) -> None:
+        """Learn of an event that the plugin has no handler for.
+
+        `event` is the name of that handler, such as "start_container" or
+        "create_container"; `container` is None if the event is about a pod. A plugin
+        that defines this method is subscribed to all events except
+        `validate_container_adjustment`: a runtime fails the creation of a container if
+        a plugin that is subscribed to that event does not answer.
+        """
+
     # For any thread of the plugin
+
+    def stop(self) -> None:
+        """End `run` after the request under way, which is still answered.
+
+        Any thread, any handler and any signal handler may call it. If it is called
+        before `run`, then `run` returns at once.
+        """
+        self.__stop_requested = True
+        stop_runner = self.__stop_runner
+        if stop_runner is not None:
+            stop_runner()
 
     def enqueue_update(
         self, *updates: nri.ContainerUpdate, done: UpdateDone | None = None
@@ -169,7 +200,7 @@ class Plugin:
                     f"update of container {update.container_id!r}: linux.resources is "
                     "not set, expected at least one value"
                 )
-        send = self._send_updates
+        send = self.__send_updates
         if send is None:
             return False
         send(updates, done)
@@ -180,7 +211,18 @@ class Plugin:
 
         Only the session calls it.
         """
-        self._send_updates = send_updates
+        self.__send_updates = send_updates
+
+    def attach_runner(self, stop_runner: Callable[[], None] | None) -> None:
+        """Connect `stop` to a runner, or with None to no runner.
+
+        Only the runner calls it.
+        """
+        self.__stop_runner = stop_runner
+        if stop_runner is None:
+            self.__stop_requested = False
+        elif self.__stop_requested:
+            stop_runner()
 
 
 def has_resources(update: nri.ContainerUpdate) -> bool:
@@ -193,6 +235,16 @@ def handles(plugin: Plugin, method: Method) -> bool:
     return getattr(type(plugin), method.handler) is not getattr(Plugin, method.handler)
 
 
+def observes(plugin: Plugin, method: Method) -> bool:
+    """Whether the plugin's `other_event` is called for a method."""
+    defined = type(plugin).other_event is not Plugin.other_event
+    return defined and method.observable and not handles(plugin, method)
+
+
 def subscription(plugin: Plugin) -> int:
     """Return the mask of the events that the plugin has handlers for."""
-    return sum(method.mask for method in METHODS if handles(plugin, method))
+    return sum(
+        method.mask
+        for method in METHODS
+        if handles(plugin, method) or observes(plugin, method)
+    )

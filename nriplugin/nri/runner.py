@@ -22,7 +22,9 @@ from nriplugin.errors import (
     RPCError,
 )
 from nriplugin.nri.backoff import Backoff
+from nriplugin.nri.default_log import log_unless_configured
 from nriplugin.nri.launch import Launch, launch_from
+from nriplugin.nri.misspelt import misspelt_handlers
 from nriplugin.nri.plugin import subscription
 from nriplugin.nri.session import Session
 from nriplugin.nri.stats import Stats
@@ -91,14 +93,22 @@ class Runner:
             OSError: the socket cannot be used, with an error that does not pass by
                 itself.
         """
+        # `Plugin.stop` may have been called already, which stops this runner, too.
+        self._plugin.attach_runner(self.stop)
+        try:
+            self._run()
+        finally:
+            self._plugin.attach_runner(None)
+
+    def _run(self) -> None:
         backoff = Backoff()
         trouble = Trouble(self._launch.socket_path)
         while not self._stopped.is_set():
             lived_s, reason = self._connect_and_serve()
+            if self._stopped.is_set():
+                return
             if self._launch.inherited_fd is not None:
                 _log.info("the runtime is gone (%s)", reason)
-                return
-            if self._stopped.is_set():
                 return
             trouble.note(reason, connected=lived_s is not None)
             self._stopped.wait(backoff.next_delay_s(lived_s))
@@ -147,6 +157,7 @@ class Runner:
             self._session = None
         if not session.established:
             return None, reason
+        _log.info("disconnected: %s", reason)
         try:
             self._plugin.disconnected(reason)
         except Exception:  # noqa: BLE001 - plugin code must not end the runner
@@ -179,16 +190,20 @@ def run(
     idx: str | None = None,
     socket_path: str | None = None,
 ) -> None:
-    """Run a plugin until SIGTERM or SIGINT.
+    """Run a plugin until SIGTERM, SIGINT or `plugin.stop()`.
 
     Without arguments, a plugin that a runtime launched takes name, index and socket
-    from its environment; any other plugin dials the default socket.
+    from its environment; any other plugin dials the default socket. If the program has
+    not configured logging, the log goes to standard error.
 
     Raises:
         ConfigError: the name or the index is not valid, the plugin has no handlers, or
             the plugin refuses to work with the runtime.
         OSError: the socket cannot be used, for instance because of its permissions.
     """
+    log_unless_configured()
+    for mistake in misspelt_handlers(plugin):
+        _log.warning("%s", mistake)
     launch = launch_from(os.environ, name=name, idx=idx, socket_path=socket_path)
     runner = Runner(plugin, launch)
     with stopping_on_signals(runner.stop):

@@ -232,8 +232,7 @@ class Session:
                 if response is not None:
                     if may_update and response.update:
                         creating = method == "CreateContainer"
-                        own_id = request.container.id if creating else None
-                        drop_harmful(response.update, own_id)
+                        drop_harmful(response.update, request if creating else None)
                     payload = response.SerializeToString()
                 reply = write_reply(
                     PLUGIN_CONNECTION, stream_id, payload
@@ -292,6 +291,9 @@ class Session:
     def _configure(self, request: nri.ConfigureRequest) -> nri.ConfigureResponse:
         if request.request_timeout > 0:
             self._watchdog.allow(request.request_timeout / 1000)
+        _log.info(
+            "registered with %s %s", request.runtime_name, request.runtime_version
+        )
         try:
             self._plugin.configure(request)
             release = release_of(request)
@@ -326,6 +328,7 @@ class Session:
         pods, self._pods = self._pods, []
         containers, self._containers = self._containers, []
         self._establish()
+        _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         updates = self._plugin.synchronize(pods, containers)
         response = nri.SynchronizeResponse(update=updates or ())
         drop_harmful(response.update)

@@ -37,7 +37,10 @@ def decide_creation(
     files, resources = decision.expected(), container.resources
     others = others_files(resources.unified, decision.files) or NO_FILES
     managed = Managed(files, others, numbers_of(resources))
-    response = None if render is None else render(decision, managed)
+    # A runtime on cgroup v1 gets the empty answer.
+    response = None
+    if render is not None and not plan.facts.direct_only:
+        response = render(decision, managed)
     protects = not PROTECTION.isdisjoint(files)
     shown = decision.shadow
     shadow = NO_FILES if shown is None else shown.expected()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from enum import StrEnum
+from functools import lru_cache
 from sys import intern
 from time import time
 from types import MappingProxyType
@@ -23,7 +24,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from nriplugin.cgroup.locate.paths import cgroup_of, cgroup_of_parent
 from nriplugin.engine.policy_settings import annotations_of_policies
 from nriplugin.kube.managed import Managed
-from nriplugin.kube.podgroup import Membership, membership
+from nriplugin.kube.podgroup import (
+    NO_KEYS,
+    Membership,
+    TaskKeys,
+    membership,
+    task_keys,
+)
 from nriplugin.kube.qos import qos_of_cgroup
 from nriplugin.state.decision_summary import summarise
 
@@ -60,6 +67,7 @@ class PodEntry(NamedTuple):
     # What policies read of its annotations, unless the pod is described: a policy may
     # be switched on while the container runs.
     annotations: tuple[tuple[str, str], ...] = ()
+    task_keys: TaskKeys = NO_KEYS  # what else Volcano's keys say
 
     @property
     def qos_class(self) -> str | None:
@@ -124,6 +132,9 @@ class ContainerEntry(NamedTuple):
     # One sentence about when the container was created without nriplugin; else empty.
     missed: str = ""
     lacks: Mapping[str, str] = NO_FILES  # the values that such a container would get
+    # Kubelet's OOM score, from which the memory request of a pod in a job is estimated;
+    # None in other pods, and where `kept` has it.
+    oom_score_adj: int | None = None
 
     @property
     def cgroup(self) -> str | None:
@@ -248,19 +259,26 @@ def summarise_pod(
         message: the pod as bytes, if it is to be kept so.
         annotated: whether it may have annotations of nriplugin's, as for `grouped`.
     """
-    group = None
+    group, keys = None, NO_KEYS
     if grouped:
         found = membership(pod.namespace, pod.labels, pod.annotations)
         # Interned, because all pods of a group have the same texts.
         group = Membership(*map(intern, found)) if any(found) else None
+        keys = _shared(task_keys(pod.labels, pod.annotations))
     described = pod if describe else None
     own: tuple[tuple[str, str], ...] = ()
     if annotated and not describe:
         own = annotations_of_policies(pod.annotations)
     return PodEntry(
         *(sandbox_id, pod.uid, pod.name, intern(pod.namespace), pod.cgroup_parent),
-        *(group, described, message, own),
+        *(group, described, message, own, keys),
     )
+
+
+@lru_cache(maxsize=64)
+def _shared(keys: TaskKeys) -> TaskKeys:
+    """Return one object for equal keys: all pods of a task have the same."""
+    return keys
 
 
 class Inventory:
@@ -405,6 +423,11 @@ class Inventory:
         """Return the IDs of all pods and of all containers."""
         with self._lock:
             return set(self._pods), set(self._containers)
+
+    def pods(self) -> list[PodEntry]:
+        """Return all pods as they are now."""
+        with self._lock:
+            return list(self._pods.values())
 
     def snapshot(self) -> dict[str, ContainerEntry]:
         """Return all containers as they are now."""

@@ -66,8 +66,8 @@ class Learning:
         `shows_unified` is whether the runtime reports the cgroup v2 values that it
         keeps for a container. If it does not, nriplugin may have set any weight.
         """
-        if self._tree is None:
-            return
+        if self._tree is None or self._tree.version != 2:
+            return  # there are no weights
         seen: list[Observation] = []
         for one in containers:
             found = observe(

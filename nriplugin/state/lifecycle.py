@@ -32,6 +32,7 @@ from nriplugin.state.creation_decision import decide_creation
 from nriplugin.state.decision_log import DecisionLog
 from nriplugin.state.events import EventKind, EventLog
 from nriplugin.state.inventory import NO_FILES, Inventory
+from nriplugin.state.job_table import JobTable
 from nriplugin.state.learning import Learning
 from nriplugin.state.locating import CgroupLocator
 from nriplugin.state.ownership import Ownership
@@ -127,6 +128,7 @@ class Lifecycle:
         self.corrections = Corrections(self.inventory, self.pending)
         self.requests = AllocatedRequests(self)
         self.locator = CgroupLocator(self.inventory, tree)
+        self.jobs = JobTable(self)
         self.protection = ProtectionChecks(tree, scheduler, self.locator)
         self.readback = UpdateReadback(
             self.plans, self.pending, self.corrections, self.writer_opening.open
@@ -196,6 +198,7 @@ class Lifecycle:
         if self.correct_after_silence is not None:
             self.scheduler.after(SILENCE_SETTLED_S, self.correct_after_silence)
         self.verifier.compare_all_soon()
+        self.policies.connected(self.scheduler)
 
     # The plan
 
@@ -212,11 +215,13 @@ class Lifecycle:
         """
         config = self.effective(config)
         with self._applying:
+            self.writer_opening.refresh_s = config.direct_writes.refresh_seconds
             self.writer_opening.open_for(config)
             self.plans.apply(config.engine)
             self.config = config
             self.shadow.configure(config.engine)
             self.requests.configure(config.checkpoint_path)
+            self.jobs.configure(config.pod_groups)
             self.policies.configure(self.scheduler, config)
 
     def effective(self, config: Config) -> Config:
@@ -237,7 +242,7 @@ class Lifecycle:
             }
         )
         facts = self.plan.facts
-        if facts.drops_unified and facts.cgroup_version == 2:
+        if facts.drops_unified and not facts.direct_only:
             self.writer_opening.open()
 
     def connected(self, missed: int) -> None:
@@ -290,8 +295,16 @@ class Lifecycle:
             pending = self.pending
             pending.before_creation(entry.id, decision.writes, entry.pod_cgroup, name)
             pending.wait_for_start(entry.id, decision.writes)
+        self.record_created(entry)
         if decided.protects:
             self.check_protection(entry, decided)
+
+    def record_created(self, entry: ContainerEntry) -> None:
+        """Store the record of a new container that gets no annotation with it."""
+        records = self.records
+        if self.plan.facts.direct_only and entry.files and records is not None:
+            records.expect(entry.id)
+            self.scheduler.soon(partial(records.put_expected, entry.id, entry.managed))
 
     def check_protection(self, entry: ContainerEntry, decided: CachedDecision) -> None:
         """Have a warning logged later if the container's protection has no effect."""
@@ -413,6 +426,16 @@ class Lifecycle:
         again = not plan.numbers_only or entry.id in self.pending.directly_written
         decided = entry.files if again else NO_FILES
         return container._replace(ours=entry.ours, decided=decided, others=entry.others)
+
+
+def log_direct_only(lifecycle: Lifecycle) -> None:
+    """Say what a node with cgroup v1 means for the decisions."""
+    facts = lifecycle.plan.facts
+    node = f"cgroup v{facts.cgroup_version} ({facts.cgroup_evidence})"
+    if lifecycle.writer_opening.allowed:
+        _log.warning("direct writes only: %s", node)
+    else:
+        _log.warning("inactive: %s, and direct writes are off", node)
 
 
 def after_update(

@@ -148,7 +148,9 @@ class PendingUpdates:
         if of_container:
             written = {outcome.path for outcome in outcomes if outcome.ok}
             update.unwritten = frozenset(
-                file for file in of_container if f"{cgroup}/{file}" not in written
+                file
+                for file in of_container
+                if cgroup is None or writer.tree.file_path(cgroup, file) not in written
             )
             expire = partial(self._expire, update)
             self._scheduler.after(UPDATE_LIMIT_S, expire)

@@ -51,13 +51,13 @@ class Plan:
         self.facts = facts = facts or NodeFacts()
         self.curves = curves or {}
         base = config.base
-        # Whether no decision can set a value: all handlers are off, or this is a node
-        # with cgroup v1.
-        nothing_on = not base.active and not config.rules
-        self.inactive = nothing_on or facts.cgroup_version != 2
-        # Whether requests about existing containers get no answer, either: on a node
-        # with cgroup v1, or because another process of nriplugin answers them.
-        self.silent = silent or facts.cgroup_version != 2
+        # Whether no decision can set a value: all handlers are off, or on a node with
+        # cgroup v1, which needs no conversion, all others.
+        nothing_on = not base.active or (facts.direct_only and base.only_resources)
+        self.inactive = nothing_on and not config.rules
+        # Whether requests about existing containers get no answer, either, because
+        # another process of nriplugin answers them.
+        self.silent = silent
         # Whether a decision depends on the container's numbers alone, so that its pod
         # need not be read. Under systemd, crun needs a direct write for a weight that
         # its own curve would not give, so the decision depends on the pod's runtime.
@@ -100,6 +100,11 @@ class CurrentPlan:
         # As given; the plan has others if the process is withdrawn.
         self._config = self.now.config
         self._facts = self.now.facts
+
+    @property
+    def others_decide(self) -> bool:
+        """Return whether another process of nriplugin makes all decisions."""
+        return self._silent
 
     def apply(self, config: EngineConfig) -> None:
         """Put a configuration in force; the facts stay."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.journal.restore import Action
 from nriplugin.engine.decision import Level
 from nriplugin.engine.model import Container, Pod
-from nriplugin.engine.policies import Measure, NodeSample
+from nriplugin.engine.policies import Measure, NodeSample, PolicyAnswer
 from nriplugin.engine.policy_settings import (
     ContainerPolicies,
     all_needs,
@@ -37,13 +37,16 @@ from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_samples import PolicySampler
 from nriplugin.node.policy_writes import Target, held_value, paths_of
 from nriplugin.state.policy_holds import (
+    FAILED,
     NO_HOLDS,
     SHOWN,
-    ContainerState,
     PolicyCounts,
+    PolicyState,
     Wanted,
     originals_of,
 )
+from nriplugin.state.policy_starts import ContainerStarts
+from nriplugin.state.policy_triggers import PolicyTriggers
 from nriplugin.state.policy_writing import PolicyWriting
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
+    from nriplugin.engine.policies import Trigger
     from nriplugin.node.policy_writes import PolicyRecord
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory, PodEntry
@@ -96,13 +100,11 @@ class Policies:
         if tree is not None:
             self.sampler = PolicySampler(tree, host_root)
             self._writing = PolicyWriting(tree, pending, events, record, self.counts)
+            self._triggers = PolicyTriggers(tree, pending, self.counts)
+        self._told: set[tuple[str, str]] = set()  # what was logged, by policy
         # Replaced as a whole: other threads look containers up in it.
-        self._states: dict[str, ContainerState] = {}
-        # By container ID: when this process saw the start. Noted by the request thread,
-        # as long as a policy needs to know it.
-        self._started: dict[str, float] = {}
-        self._notes_starts = False
-        self._new: set[str] = set()  # started, and not asked about yet
+        self._states: dict[str, PolicyState] = {}
+        self._starts = ContainerStarts(inventory)
         self._on = False  # whether a policy is on for some containers
         self.keeps_pods = False
         self._connected = False
@@ -116,7 +118,7 @@ class Policies:
         """Begin or end by a configuration; values of a policy that is off go back."""
         needs = all_needs(config.engine) if self._tree is not None else frozenset()
         on = bool(needs) and not (self._ended or self._plans.withdrawn)
-        self._notes_starts = on and Measure.AGE in needs
+        self._starts.wanted = on and Measure.AGE in needs
         self._schedule(scheduler, config.policies.interval_seconds, on=on)
 
     def give_back(self, scheduler: Scheduler, pod: str | None) -> None:
@@ -129,7 +131,7 @@ class Policies:
 
     def withdraw(self, scheduler: Scheduler) -> None:
         """Act no more, whatever configuration comes; values go back."""
-        self._notes_starts = False
+        self._starts.wanted = False
         self._schedule(scheduler, self.counts.interval_s or 1.0, on=False)
 
     def _schedule(self, scheduler: Scheduler, interval_s: float, *, on: bool) -> None:
@@ -149,9 +151,8 @@ class Policies:
 
     def started(self, container_id: str, scheduler: Scheduler) -> None:
         """Take note that a container starts; called by the thread of a request."""
-        if self._notes_starts:
-            self._started[container_id] = self.sampler.clock()
-            self._new.add(container_id)
+        if self._starts.wanted:
+            self._starts.note(container_id, self.sampler.clock())
             scheduler.soon(self.look_at_new)
 
     def connected(self, scheduler: Scheduler) -> None:
@@ -160,7 +161,7 @@ class Policies:
         if self._on or self._record.exists():
             scheduler.soon(self.look)
 
-    def state_of(self, container_id: str) -> ContainerState | None:
+    def state_of(self, container_id: str) -> PolicyState | None:
         """Return what is known about a container for which a policy is on."""
         return self._states.get(container_id)
 
@@ -179,11 +180,14 @@ class Policies:
         """Measure, ask and write, once."""
         if self._tree is None or not self._connected or self._ended:
             return
+        if self._plans.others_decide:
+            return  # what files hold is the other process's
         began = thread_time()
         if not self._recovered:
             self._recover()
         self._ask_all(self._plans.now)
         self._carry_out()
+        self._triggers.carry_out(self._states.values())
         self._count()
         if not self._on and any(one.held for one in self._states.values()):
             self._again()  # the runtime was changing a container
@@ -191,17 +195,14 @@ class Policies:
 
     def look_at_new(self) -> None:
         """Ask about the containers that have started since the last call."""
-        new = self._new
-        if self._tree is None or not new or not self._recovered or self._ended:
+        if not self._recovered or self._ended or self._plans.others_decide:
             return  # the next look has all containers
         began = thread_time()
-        # Other threads add to the set, so that each ID is taken by itself.
-        while new:
-            container_id = new.pop()
+        for container_id in self._starts.take_new():
             entry = self._inventory.get(container_id)
             if entry is None or not entry.started:
                 continue
-            state = ContainerState(entry)
+            state = PolicyState(entry)
             self._follow(state, entry, self._plans.now)
             if state.policies.on:
                 self._states = {**self._states, container_id: state}
@@ -245,6 +246,9 @@ class Policies:
         except JournalError as exc:
             _log.warning("policies: %s", exc)
             return
+        for one in found:
+            if one.action is Action.FAILED:
+                _log.warning("policies: %s: %s", one.path, one.reason)
         back = sum(one.action is Action.RESTORED for one in found)
         _log.info("policies: %d values of an earlier process put back", back)
         self._record.store(frozenset())
@@ -257,36 +261,28 @@ class Policies:
             if state is None:
                 if not (self._on and entry.started):
                     continue
-                state = ContainerState(entry)
+                state = PolicyState(entry)
             self._follow(state, entry, plan)
             if state.policies.on or state.held:
                 states[container_id] = state
         self._states = states
-        self._forget_starts(known)
+        self._starts.forget_ended()
         needs = frozenset().union(*(one.policies.needs for one in states.values()))
         node = self.sampler.node(needs)
         for state in states.values():
             if state.policies.on:
                 self._ask(state, node)
 
-    def _forget_starts(self, known: Mapping[str, ContainerEntry]) -> None:
-        """Drop the starts of containers that have ended."""
-        for one in [one for one in list(self._started) if one not in known]:
-            # It may also have been created since the listing.
-            if self._inventory.get(one) is None:
-                self._started.pop(one, None)
-        if not self._notes_starts:
-            self._started.clear()
-            self._new.clear()
-
-    def _follow(self, state: ContainerState, entry: ContainerEntry, plan: Plan) -> None:
+    def _follow(self, state: PolicyState, entry: ContainerEntry, plan: Plan) -> None:
         """Take over a new entry of a container, and a new configuration."""
         if state.entry.numbers != entry.numbers:
-            self._started.pop(entry.id, None)  # it was resized
+            self._starts.resized(entry.id)
         if state.entry is not entry or not state.cgroup:
             state.cgroup = self._locator.cgroup_of(entry) or ""
             original = originals_of(entry, plan.facts)
             if original != state.original:
+                pod = entry.pod_cgroup or ""
+                self._writing.resized(pod, state.original, original)
                 state.original = original
                 state.begin_anew()
         if state.plan is not plan or state.entry.pod is not entry.pod:
@@ -312,7 +308,7 @@ class Policies:
         container = entry.kept or Container(entry.name, entry.id)
         return policies_of(pod, container, qos_class_of(pod, container), plan.config)
 
-    def _ask(self, state: ContainerState, node: NodeSample) -> None:
+    def _ask(self, state: PolicyState, node: NodeSample) -> None:
         """Ask the policies of one container; the first one has a file."""
         pod, policies = state.entry.pod_cgroup, state.policies
         try:
@@ -326,25 +322,48 @@ class Policies:
             return
         if sample is None:
             return
-        began = self._started.get(state.entry.id)
-        if began is not None:
-            sample = sample._replace(age_s=sample.at_s - began)
+        if self._starts.wanted:
+            age_s = self._starts.age_s(state.entry.id, sample.at_s)
+            sample = sample._replace(age_s=age_s)
+        sample = sample._replace(triggered=state.triggered)
+        state.triggered = {}
         wanted: dict[str, Wanted] = {}
         growths: dict[str, Wanted] = {}
+        triggers: list[tuple[str, Trigger]] = []
         for name, policy, settings in policies.on:
             before = state.states.get(name)
-            answer = policy.decide(settings, before, state.sample, sample, node)
-            state.states[name], state.reasons[name] = answer.state, answer.reason
+            try:
+                answer = policy.decide(settings, before, state.sample, sample, node)
+            except Exception as exc:  # noqa: BLE001 - a defect of one policy
+                # Its values go back, and the others do their work.
+                self.counts.actions[name, FAILED] += 1
+                self._limited.log(
+                    *(logging.ERROR, "policies: %s: %s: %r"),
+                    *(name, state.entry.path, exc),
+                )
+                answer = PolicyAnswer(None)
+            state.states[name] = answer.state
+            state.reasons[name] = answer.unable or answer.reason
+            self._tell_unable(name, answer.unable)
+            triggers += [(name, trigger) for trigger in answer.triggers]
             for file, value, level in answer.actions:
                 into = wanted if level is Level.CONTAINER else growths
                 into.setdefault(file, Wanted(name, value, answer.reason))
         state.sample = sample
         if policies.shadow or self._pending.writer is None:
             self._show(state, wanted)
+            self.counts.actions.update((name, SHOWN) for name, _ in triggers)
         else:
             state.wanted, state.growths, state.shown = wanted, growths, {}
+            state.triggers = tuple(triggers)
 
-    def _show(self, state: ContainerState, wanted: Mapping[str, Wanted]) -> None:
+    def _tell_unable(self, policy: str, text: str) -> None:
+        """Log once why a policy can do nothing on this node."""
+        if text and (policy, text) not in self._told:
+            self._told.add((policy, text))
+            _log.warning("policies: %s does nothing: %s", policy, text)
+
+    def _show(self, state: PolicyState, wanted: Mapping[str, Wanted]) -> None:
         for file, one in wanted.items():
             if state.shown.get(file) != one:
                 self.counts.actions[one.policy, SHOWN] += 1
@@ -354,7 +373,7 @@ class Policies:
     def _carry_out(self, *, ending: bool = False) -> None:
         """Write what changed, pod by pod."""
         self._writing.forget_ended({one.cgroup for one in self._states.values()})
-        by_pod: dict[str, list[ContainerState]] = {}
+        by_pod: dict[str, list[PolicyState]] = {}
         for state in self._states.values():
             by_pod.setdefault(state.entry.pod_cgroup or "", []).append(state)
         pods = {pod: by_pod.get(pod, []) for pod in {**self._writing.pods, **by_pod}}

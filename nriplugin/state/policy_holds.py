@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nriplugin.engine.model import NodeFacts
-    from nriplugin.engine.policies import ContainerSample
+    from nriplugin.engine.policies import ContainerSample, Trigger, Triggered
     from nriplugin.state.inventory import ContainerEntry
     from nriplugin.state.plan import Plan
 
@@ -36,6 +36,9 @@ class HeldFile(NamedTuple):
     since: float  # seconds since 1970
     reason: str  # of the last change
     changes: int = 1
+    # Of a pod: the original before kubelet wrote another one while the file was held.
+    # It tells whether a resize is in the original already.
+    first: str = ""
 
 
 class Wanted(NamedTuple):
@@ -49,7 +52,7 @@ class Wanted(NamedTuple):
 NO_HOLDS: Mapping[str, HeldFile] = MappingProxyType({})
 
 
-class ContainerState:
+class PolicyState:
     """All that is kept about one container while policies are on for it."""
 
     __slots__ = (
@@ -64,6 +67,8 @@ class ContainerState:
         "sample",
         "shown",
         "states",
+        "triggered",
+        "triggers",
         "wanted",
     )
 
@@ -83,6 +88,10 @@ class ContainerState:
         self.wanted: Mapping[str, Wanted] = {}
         self.held: Mapping[str, HeldFile] = NO_HOLDS
         self.growths: Mapping[str, Wanted] = {}
+        # Writes that have their effect once: those to do after this look, by policy;
+        # and what came of the last ones, by file.
+        self.triggers: tuple[tuple[str, Trigger], ...] = ()
+        self.triggered: Mapping[str, Triggered] = {}
         # Where nothing is written: the values that the policies would hold.
         self.shown: Mapping[str, Wanted] = {}
 
@@ -90,11 +99,13 @@ class ContainerState:
         """Forget what policies remember and want; files that are held stay held."""
         self.states, self.reasons = {}, {}
         self.sample = None
+        self.triggered = {}
         self.want_nothing()
 
     def want_nothing(self) -> None:
         """Have every file go back to its original."""
         self.wanted = self.growths = self.shown = {}
+        self.triggers = ()
 
 
 class PolicyCounts:
@@ -120,7 +131,9 @@ RESTORED = "restored"
 FAILED = "failed"
 SHOWN = "shown"  # decided, and not written: shadow mode, or direct writes are off
 LEFT = "left"  # the file holds another program's value, which stays
-OUTCOMES = (SET, RESTORED, FAILED, SHOWN, LEFT)
+TRIGGERED = "triggered"  # a write that has its effect once
+PARTLY = "partly"  # ... of which the kernel did less than was asked for
+OUTCOMES = (SET, RESTORED, FAILED, SHOWN, LEFT, TRIGGERED, PARTLY)
 
 
 def originals_of(entry: ContainerEntry, facts: NodeFacts) -> Mapping[str, str]:

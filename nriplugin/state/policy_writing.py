@@ -16,6 +16,7 @@ from nriplugin.cgroup.writing.kernel_text import equal
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_writes import (
     Target,
+    difference,
     grown,
     held_value,
     paths_of,
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from nriplugin.cgroup.types.tree import Tree
-    from nriplugin.node.policy_writes import PolicyRecord, Result
+    from nriplugin.node.policy_writes import PolicyRecord, TargetResult
     from nriplugin.state.events import EventLog
     from nriplugin.state.pending import PendingWrites
     from nriplugin.state.policy_holds import (
-        ContainerState,
         PolicyCounts,
+        PolicyState,
         Wanted,
     )
 
@@ -53,7 +54,7 @@ class _Due(NamedTuple):
     target: Target
     original: str
     wanted: Wanted | None  # None: the original goes back
-    state: ContainerState | None = None  # None: a file of the pod
+    state: PolicyState | None = None  # None: a file of the pod
 
 
 class PolicyWriting:
@@ -80,7 +81,7 @@ class PolicyWriting:
         self._paths: dict[tuple[str, str], set[str]] = {}
 
     def carry_out(
-        self, pods: Mapping[str, Sequence[ContainerState]], *, ending: bool = False
+        self, pods: Mapping[str, Sequence[PolicyState]], *, ending: bool = False
     ) -> None:
         """Write what the policies want, for the containers of each pod.
 
@@ -115,10 +116,29 @@ class PolicyWriting:
             if place[0] not in containers and place[0] not in self.pods:
                 del self._paths[place]
 
+    def resized(
+        self, pod: str, was: Mapping[str, str], become: Mapping[str, str]
+    ) -> None:
+        """Follow the resize of a container in the originals of its pod.
+
+        kubelet resizes the pod by as much. Its new value may be just the one that the
+        pod holds because of a policy, so the file alone does not show it.
+        """
+        holds = dict(self.pods.get(pod, NO_HOLDS))
+        for file, hold in holds.items():
+            delta = difference(file, was.get(file, ""), become.get(file, ""))
+            original = delta and grown(file, hold.original, [delta])
+            if hold.original != hold.first:
+                original = hold.original  # kubelet's value was seen in the file
+            if original and not original.startswith(("-", "0")):
+                holds[file] = hold._replace(original=original, first=original)
+        if holds:
+            self.pods[pod] = holds
+
     def _write(
         self,
         pod: str,
-        states: Sequence[ContainerState],
+        states: Sequence[PolicyState],
         *,
         recorded: bool,
         ending: bool,
@@ -146,13 +166,13 @@ class PolicyWriting:
 
     # What has to be written
 
-    def _due(self, pod: str, states: Sequence[ContainerState]) -> list[_Due]:
+    def _due(self, pod: str, states: Sequence[PolicyState]) -> list[_Due]:
         due = [*self._for_pod(pod, states)]
         for state in states:
             due += self._for_container(state)
         return due
 
-    def _for_container(self, state: ContainerState) -> Iterator[_Due]:
+    def _for_container(self, state: PolicyState) -> Iterator[_Due]:
         for file in {**state.wanted, **state.held}:
             hold, wanted = state.held.get(file), state.wanted.get(file)
             original = state.original.get(file) or (hold.original if hold else None)
@@ -166,7 +186,7 @@ class PolicyWriting:
             target = Target(state.cgroup, file, value, known)
             yield _Due(target, original, wanted, state)
 
-    def _for_pod(self, pod: str, states: Sequence[ContainerState]) -> Iterator[_Due]:
+    def _for_pod(self, pod: str, states: Sequence[PolicyState]) -> Iterator[_Due]:
         holds = self.pods.get(pod, NO_HOLDS)
         growths: dict[str, list[Wanted]] = {file: [] for file in holds}
         for state in states:
@@ -189,7 +209,7 @@ class PolicyWriting:
 
     # What came of it
 
-    def _conclude(self, pod: str, one: _Due, result: Result) -> None:
+    def _conclude(self, pod: str, one: _Due, result: TargetResult) -> None:
         """Count a result, and keep or end the hold of the file."""
         file = one.target.file
         holds = self.pods.get(pod, NO_HOLDS) if one.state is None else one.state.held
@@ -235,7 +255,7 @@ class PolicyWriting:
 
     def _tell(
         self,
-        state: ContainerState,
+        state: PolicyState,
         file: str,
         was: HeldFile | None,
         become: HeldFile | None,
@@ -250,7 +270,17 @@ class PolicyWriting:
         elif was is not None and become is None:
             why = state.reasons.get(was.policy, "") or "the policy is off"
             text = f"{was.policy}: {file} back after {was.changes} changes: {why}"
+            text += self._beyond(state.cgroup, file, was.original)
             self._events.note(EventKind.RELEASED, state.entry, text)
+
+    def _beyond(self, cgroup: str, file: str, original: str) -> str:
+        """Return what to add to an event if a container uses more than memory.high."""
+        if file != "memory.high" or not original.isdecimal():
+            return ""
+        use = held_value(self._tree, cgroup, "memory.current") or ""
+        if not use.isdecimal() or int(use) <= int(original):
+            return ""
+        return f"; it uses {use}, so the kernel reclaims memory and holds it back"
 
     def _store(self) -> bool:
         return self._record.store(frozenset().union(*self._paths.values()))
@@ -260,6 +290,14 @@ def _held(hold: HeldFile | None, one: _Due, now: str) -> HeldFile:
     assert one.wanted is not None
     policy, value, reason = one.wanted
     if hold is None:
-        return HeldFile(policy, value, now, one.original, time(), reason)
-    changes = hold.changes + (hold.asked != value)
-    return HeldFile(policy, value, now, one.original, hold.since, reason, changes)
+        return HeldFile(
+            *(policy, value, now, one.original, time(), reason), first=one.original
+        )
+    return hold._replace(
+        policy=policy,
+        asked=value,
+        value=now,
+        original=one.original,
+        reason=reason,
+        changes=hold.changes + (hold.asked != value),
+    )

@@ -12,7 +12,8 @@ The background thread alone calls this. Times are seconds of a monotonic clock.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -23,17 +24,31 @@ WAITS_S = (0.0, 60.0, 300.0, 1800.0, 1800.0)
 CALM_S = 3600.0
 
 
+class Way(Enum):
+    """Who was asked to write a file."""
+
+    RUNTIME = "runtime"
+    DIRECT = "direct"  # nriplugin itself, on the thread that writes
+
+
+class Attempt(NamedTuple):
+    """An attempt whose result is not known yet."""
+
+    way: Way
+    held: str  # what the file held before
+
+
 class Attempts:
     """The attempts to give one file of one container its value."""
 
-    __slots__ = ("at", "count", "gave_up", "sent", "wanted")
+    __slots__ = ("at", "count", "gave_up", "last", "wanted")
 
     def __init__(self, wanted: str) -> None:
         self.wanted = wanted
         self.count = 0
         self.at = 0.0  # the time of the last attempt
-        # Whether the last attempt was left to the runtime and its result is not known.
-        self.sent = False
+        # The last attempt, until its result is known.
+        self.last: Attempt | None = None
         self.gave_up = False
 
 
@@ -88,28 +103,30 @@ class RepairBackoff:
         container_id: str,
         files: Mapping[str, str],
         now: float,
+        attempt: Mapping[str, Attempt],
         *,
-        sent: bool = False,
+        further: bool = True,
     ) -> None:
-        """Note an attempt; `sent` says that the runtime was asked to write."""
+        """Note an attempt for each file; not `further` if it goes on with the last."""
         for file, wanted in files.items():
             attempts = self._of(container_id, file, wanted)
-            attempts.count += 1
-            attempts.at, attempts.sent = now, sent
+            attempts.last = attempt[file]
+            if further:
+                attempts.count += 1
+                attempts.at = now
 
-    def take_sent(self, container_id: str, files: Iterable[str]) -> list[str]:
-        """Return the files that the runtime was asked to write; each once per attempt.
+    def take_open(self, container_id: str, files: Iterable[str]) -> dict[str, Attempt]:
+        """Return the attempts whose result was not known; each is returned once.
 
-        The caller has compared them meanwhile, and knows what became of them.
+        The caller has compared the files meanwhile, and knows what became of them.
         """
-        sent = []
+        taken = {}
         of_container = self._attempts.get(container_id, {})
         for file in files:
             attempts = of_container.get(file)
-            if attempts is not None and attempts.sent:
-                attempts.sent = False
-                sent.append(file)
-        return sent
+            if attempts is not None and attempts.last is not None:
+                taken[file], attempts.last = attempts.last, None
+        return taken
 
     def held(self, container_id: str, files: Container[str], now: float) -> None:
         """Forget attempts that are long ago; `files` have drifted, all others hold."""

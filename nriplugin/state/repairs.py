@@ -4,7 +4,8 @@ The runtime is asked first, so that its own record of the container agrees with 
 values. If it cannot be asked, or the file still holds another value afterwards, the
 value is written directly. repair_backoff.py says when a file may be written again.
 
-The background thread alone calls this.
+The background thread alone calls this. Direct writes are done by another thread, which
+tells `Repairs` about their end.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.writing.updates import Status
 from nriplugin.node.outcomes import log_failures
 from nriplugin.state.events import EventKind
-from nriplugin.state.repair_backoff import WAITS_S, RepairBackoff
+from nriplugin.state.repair_backoff import WAITS_S, Attempt, RepairBackoff, Way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
+    from nriplugin.cgroup.writing.updates import Outcome
     from nriplugin.state.events import EventLog
     from nriplugin.state.inventory import ContainerEntry, Inventory
     from nriplugin.state.pending import PendingWrites
@@ -56,6 +58,8 @@ class Repairs:
         self._counts = counts
         self._shadow = shadow
         self._backoff = RepairBackoff()
+        # IDs of containers for which a direct write was begun and has not ended.
+        self._waiting: set[str] = set()
 
     def attend(
         self,
@@ -63,60 +67,42 @@ class Repairs:
         cgroup: str,
         drift: Mapping[str, Drift],
         now: float,
-    ) -> Collection[str]:
+    ) -> None:
         """Begin what is due for a container that was compared just now.
 
-        Returns the files that were written directly. If there are any, the container
-        has to be compared again, for `conclude`.
+        The results are seen when it is compared again, which is soon after a write.
         """
+        if entry.id in self._waiting:
+            return  # the thread that writes has not come to it yet
         self._backoff.held(entry.id, drift, now)
         self._end_successful(entry, drift)
         # `outdated` values and those of a mere record are never written again.
         files = {f: d.wanted for f, d in drift.items() if f in entry.files}
         if not files or not self.may_repair(entry):
-            return ()
+            return
         self._backoff.begin(entry.id, entry.decided_at)
-        failed = self._backoff.take_sent(entry.id, files)
+        failed = self._backoff.take_open(entry.id, files)
+        by_runtime = {f: files[f] for f, a in failed.items() if a.way is Way.RUNTIME}
         for file in failed:
             self._counts.failed_repairs[file] += 1
+        for file in by_runtime:
             _log.warning("repair: %s: the runtime did not set %s", entry.path, file)
         # Before the next attempts: these files have drifted since their last one.
         self._give_up(entry, drift, files)
         due = {f: files[f] for f in self._backoff.due(entry.id, files, now)}
         through = self._for_runtime(entry, due)
         if through and self.send is not None and self.send(entry, through):
-            self._backoff.tried(entry.id, through, now, sent=True)
+            attempts = {f: Attempt(Way.RUNTIME, drift[f].held) for f in through}
+            self._backoff.tried(entry.id, through, now, attempts)
             # The result is compared when the runtime has had time to write.
             self._pending.to_verify.append(entry.id)
             due = {f: v for f, v in due.items() if f not in through}
-        directly = {**due, **{file: files[file] for file in failed}}
-        if directly and self._write(entry, cgroup, directly):
-            self._backoff.tried(entry.id, due, now)
-        else:
-            directly = {}
-        return directly
-
-    def conclude(
-        self,
-        entry: ContainerEntry,
-        written: Iterable[str],
-        before: Mapping[str, Drift],
-        after: Container[str],
-    ) -> None:
-        """Count and name what direct writes have put right.
-
-        `before` is the drift before the files were written, `after` that of now.
-        """
-        done = []
-        for file in written:
-            if file in after:
-                self._counts.failed_repairs[file] += 1
-                continue
-            self._counts.repairs[file] += 1
-            drift = before[file]
-            done.append(f"{file} is {drift.wanted!r} again, it held {drift.held!r}")
-        if done:
-            self._events.note(EventKind.REPAIRED, entry, "; ".join(done))
+        directly = {**due, **by_runtime}
+        if directly and self._submit(entry, cgroup, directly):
+            attempts = {f: Attempt(Way.DIRECT, drift[f].held) for f in directly}
+            rest = {f: v for f, v in by_runtime.items() if f not in due}
+            self._backoff.tried(entry.id, due, now, attempts)
+            self._backoff.tried(entry.id, rest, now, attempts, further=False)
 
     def keep_only(self, container_ids: Container[str]) -> None:
         """Forget containers that have ended."""
@@ -135,17 +121,25 @@ class Repairs:
         return not (entry.shadow or shadow.enabled or rule in shadow.rules)
 
     def _end_successful(self, entry: ContainerEntry, drift: Container[str]) -> None:
-        """Count and name the files that the runtime has put right."""
+        """Count and name the files that were put right."""
         held = [file for file in entry.files if file not in drift]
-        done = self._backoff.take_sent(entry.id, held)
-        if not done:
-            return
+        done = self._backoff.take_open(entry.id, held)
         for file in done:
             self._counts.repairs[file] += 1
+        by_runtime = [f for f, one in done.items() if one.way is Way.RUNTIME]
+        for file in by_runtime:
             _log.info("repair: %s: the runtime has set %s", entry.path, file)
-        values = [f"{file} is {entry.files[file]!r} again" for file in done]
-        text = f"{', '.join(values)}, set by the runtime"
-        self._events.note(EventKind.REPAIRED, entry, text)
+        if by_runtime:
+            values = [f"{file} is {entry.files[file]!r} again" for file in by_runtime]
+            text = f"{', '.join(values)}, set by the runtime"
+            self._events.note(EventKind.REPAIRED, entry, text)
+        directly = [
+            f"{file} is {entry.files[file]!r} again, it held {one.held!r}"
+            for file, one in done.items()
+            if one.way is Way.DIRECT
+        ]
+        if directly:
+            self._events.note(EventKind.REPAIRED, entry, "; ".join(directly))
 
     def _for_runtime(
         self, entry: ContainerEntry, due: Mapping[str, str]
@@ -162,25 +156,45 @@ class Repairs:
                 return {}
         return {f: v for f, v in due.items() if f not in _DIRECT_ONLY}
 
-    def _write(
+    def _submit(
         self, entry: ContainerEntry, cgroup: str, files: Mapping[str, str]
     ) -> bool:
-        """Write files directly; return whether anything was attempted."""
-        writer = self._pending.writer
+        """Have files written by the thread that writes; return whether it will try.
+
+        The background thread does not wait for it: a write may block for as long as the
+        kernel reclaims memory, or systemd does not answer.
+        """
+        pending = self._pending
+        writer = pending.writer
         if writer is None:
             return False
-        # `writing_to` comes before `is_changing`: an update that begins between the two
-        # then sees this thread, and its values are written once more (pending.py).
-        with self._pending.writing_to(entry.id), writer.exclusive():
-            if self._pending.is_changing(entry) or self._pending.withdrawn:
-                return False
-            outcomes = writer.put(files, cgroup)
-        log_failures(outcomes)
-        for outcome in outcomes:
-            if outcome.status is Status.WRITTEN:
-                self._pending.directly_written.add(entry.id)
-                _log.info("repair: %s: %s", outcome.path, outcome.content)
-        return bool(outcomes)
+        # The container is published as being written to before `allowed` looks for an
+        # update: one that begins between the two then sees this thread, and its values
+        # are written once more (pending.py).
+        end = pending.begin_writing(entry.id)
+        self._waiting.add(entry.id)
+
+        def allowed() -> bool:
+            return not (pending.is_changing(entry) or pending.withdrawn)
+
+        def ended() -> None:
+            end()
+            self._waiting.discard(entry.id)
+
+        def done(outcomes: list[Outcome]) -> None:
+            ended()
+            log_failures(outcomes)
+            for outcome in outcomes:
+                if outcome.status is Status.WRITTEN:
+                    pending.directly_written.add(entry.id)
+                    _log.info("repair: %s: %s", outcome.path, outcome.content)
+            pending.to_verify.append(entry.id)
+
+        # The comparison has just found other values, so the cache does not count.
+        if writer.submit(files, cgroup, allowed=allowed, done=done, fresh=True):
+            return True
+        ended()
+        return False
 
     def _give_up(
         self,

@@ -235,13 +235,7 @@ class Verifier:
         if changed:
             self._readback.judge(entry, found)
         drift = self._drift.get(container_id, {})
-        written = self.repairs.attend(entry, cgroup, drift, now)
-        if written:
-            left = differing(tree, cgroup, wanted)
-            if left is not None:
-                self._note(entry, wanted, left, unwritten=False)
-                after = self._drift.get(container_id, {})
-                self.repairs.conclude(entry, written, drift, after)
+        self.repairs.attend(entry, cgroup, drift, now)
 
     def _is_changing(self, entry: ContainerEntry) -> bool:
         """Whether the container may get other values at this moment."""

@@ -11,7 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from nriplugin.engine.policy_settings import all_policies_on
+from nriplugin.cgroup.writing.updates import REFRESH_S
 from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.errors import NRIPluginError
 from nriplugin.state.plan import Plan
@@ -53,6 +53,23 @@ class WriterOpening:
         self._written_before = written_before
         self._opening = threading.Lock()
         self.problem = ""  # why the writer could not be created
+        self._refresh_s: float = REFRESH_S
+
+    @property
+    def refresh_s(self) -> float:
+        """For how long the writer takes a submitted value as held (directWrites)."""
+        return self._refresh_s
+
+    @refresh_s.setter
+    def refresh_s(self, seconds: float) -> None:
+        self._refresh_s = seconds
+        if self._pending.writer is not None:
+            self._pending.writer.refresh_s = seconds
+
+    @property
+    def allowed(self) -> bool:
+        """Whether this process may write to cgroups at all."""
+        return self._create is not None
 
     def open(self) -> None:
         """Open direct writes, unless that is done or not allowed."""
@@ -63,7 +80,9 @@ class WriterOpening:
             if self._pending.writer is not None:
                 return
             try:
-                self._pending.writer = self._create()
+                writer = self._create()
+                writer.refresh_s = self._refresh_s
+                self._pending.writer = writer
             except NRIPluginError as exc:
                 self.problem = str(exc)
                 _log.warning("direct writes are off: %s", exc)
@@ -78,15 +97,11 @@ class WriterOpening:
 
     def open_for(self, config: Config) -> None:
         """Open direct writes if a configuration can lead to some."""
-        if self._plans.now.facts.cgroup_version != 2:
-            # Nothing is decided on such a node.
-            if all_policies_on(config.engine) or self._written_before():
-                self.open()
-            return
         numbers_only = Plan(config.engine).numbers_only
         # Under systemd, crun needs a direct write for a weight that its own curve would
         # not give. Which pods run under crun is not known yet.
-        systemd = self._plans.now.facts.driver == SYSTEMD
+        facts = self._plans.now.facts
+        systemd = facts.driver == SYSTEMD and not facts.direct_only
         other_weight = systemd and config.engine.curve is not None
         if (
             not numbers_only

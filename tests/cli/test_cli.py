@@ -29,6 +29,7 @@ def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_version() -> None:
     """`version` prints one line, or with --json one object."""
     assert cli("version").stdout.startswith("nriplugin 0.")
+    assert cli("--version").stdout.startswith("nriplugin 0.")
     assert json.loads(cli("version", "--json").stdout)["nri"].startswith("0.12")
 
 
@@ -67,11 +68,63 @@ def test_an_unknown_word_is_exit_code_2(arguments: list[str]) -> None:
     assert "usage:" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "usage", "advice"),
+    [
+        (["rnu"], "usage: nriplugin [-h]", "did you mean 'run'?"),
+        (["run", "--nme", "x"], "usage: nriplugin run ", "did you mean '--name'?"),
+        (["cgroup", "get", "--jsn", "x"], "usage: nriplugin cgroup get ", "'--json'?"),
+        (["convert", "--curve", "keb"], "usage: nriplugin convert ", "mean 'kep'?"),
+        (["status", "-o", "jsn"], "usage: nriplugin status ", "mean 'json'?"),
+    ],
+)
+def test_the_usage_is_that_of_what_was_called(
+    arguments: list[str], usage: str, advice: str
+) -> None:
+    """With the nearest word that would be accepted, and no name of a Python class."""
+    done = cli(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(usage)
+    assert advice in done.stderr
+    assert "<" not in done.stderr
+
+
 def test_demo_prints_a_table_and_json() -> None:
-    """`demo` prints a table for people, and with --json one object per step."""
-    assert "cpu.weight = 174" in cli("demo").stdout
+    """`demo` prints a table for people, and with --json one object per step.
+
+    There is a value before and after, an annotation, a refusal and a resize.
+    """
+    done = cli("demo")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "cpu.max.burst  -             25000" in done.stdout
+    assert "refused: memory.max.cgroup2.nri.io: not an allowed file" in done.stdout
     steps = [json.loads(line) for line in cli("demo", "--json").stdout.splitlines()]
     assert steps[1]["went_out"]["cpu.max"] == "200000 100000"
+    web, resized = steps[2], steps[-2]
+    assert web["before"].keys() == {"cpu.weight", "cpu.max", "memory.max"}
+    assert web["went_out"]["pids.max"] == "500"
+    assert int(resized["went_out"]["cpu.max.burst"]) == 50_000
+    assert steps[0]["apiVersion"] == "nriplugin/v1alpha1"
+
+
+def test_demo_takes_a_configuration_and_pods(tmp_path: Path) -> None:
+    """The same steps for somebody's own files; a mistake in them is exit code 2."""
+    config, pods = tmp_path / "config.yaml", tmp_path / "pods.yaml"
+    config.write_text("curve: kep")
+    pods.write_text(
+        "kind: Deployment\nmetadata: {name: own}\nspec: {template: {spec: {containers: "
+        "[{name: app, resources: {limits: {cpu: 1}}}]}}}"
+    )
+    files = ("--config", str(config), "--pods", str(pods))
+    lines = cli("demo", *files, "-o", "json").stdout.splitlines()
+    created = json.loads(lines[1])
+    assert created["subject"] == "default/own/app (Burstable)"
+    assert created["went_out"]["cpu.weight"] == "39"
+    assert created["before"]["cpu.weight"] == "100"
+    pods.write_text("kind: Service\n")
+    done = cli("demo", *files)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no pods, expected a manifest with pods" in done.stderr
 
 
 def test_output_cut_short_is_not_a_traceback() -> None:
@@ -108,12 +161,12 @@ def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> 
         assert child.process.wait(PATIENCE_S) == 0
 
 
-def test_run_is_inactive_on_cgroup_v1(tmp_path: Path) -> None:
+def test_run_sends_nothing_on_cgroup_v1(tmp_path: Path) -> None:
     """A runtime on cgroup v1 would fail on a v2 value, so no value is sent."""
     path = str(tmp_path / "nri.sock")
     environ = {**ENVIRON, "NRIPLUGIN_CGROUP_VERSION": "1"}
     command = [sys.executable, "-m", "nriplugin", "run", "--control", "off"]
-    command += ["--nri-socket", path]
+    command += ["--nri-socket", path, "--read-only"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
     try:
         with EmbeddedRuntime(path) as runtime:
@@ -128,7 +181,7 @@ def test_run_is_inactive_on_cgroup_v1(tmp_path: Path) -> None:
         process.wait()
     assert not created.adjust.HasField("linux")
     assert not updated.resources.unified
-    assert "inactive: cgroup v1" in log
+    assert "inactive: cgroup v1, and direct writes are off: --read-only" in log
 
 
 STUCK = """

@@ -10,7 +10,15 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from support.capacity_trees import NODE, PODS, SAMPLES, file_in, fill, levels
+from support.capacity_trees import (
+    NODE,
+    PODS,
+    SAMPLES,
+    file_in,
+    fill,
+    levels,
+    machine,
+)
 from support.control_daemon import ControlDaemon
 from support.terminals import COLOUR, on_terminal
 
@@ -105,6 +113,28 @@ def test_the_drawing_is_svg_with_every_pod(tmp_path: Path, capsys: Captured) -> 
     assert {"shop/web-0 350m", "data/db-0 2", "kube 500m"} <= set(texts)
 
 
+def test_narrow_boxes_have_names_without_namespaces(tmp_path: Path) -> None:
+    """Many pods are told apart by their names; the tips have all of it."""
+    pods = [
+        {
+            "kind": "Pod",
+            "metadata": {"name": f"web-{number}", "namespace": "shop"},
+            "spec": {"containers": [{"name": "app", "resources": resources}]},
+        }
+        for number in range(15)
+        for resources in ({"limits": {"cpu": "500m", "memory": "2Gi"}},)
+    ]
+    manifest, drawing = tmp_path / "pods.yaml", tmp_path / "capacity.svg"
+    manifest.write_text(yaml.safe_dump_all(pods))
+    command = ["capacity", "--node", NODE, "--pods", str(manifest)]
+    assert main([*command, "--svg", str(drawing)]) == 0
+    root = ElementTree.parse(drawing).getroot()  # noqa: S314 - our own file
+    texts = {one.text for one in root.iter() if one.tag.endswith("}text")}
+    tips = {one.text for one in root.iter() if one.tag.endswith("}title")}
+    assert "web-3" in texts
+    assert "shop/web-3 500m" in tips
+
+
 def test_a_reservation_beyond_the_capacity_is_a_mistake(
     tmp_path: Path, capsys: Captured
 ) -> None:
@@ -125,18 +155,6 @@ def options(
     root = tmp_path / "cgroup"
     root.mkdir(exist_ok=True)
     return ["--cgroup-root", str(root), "--host-root", str(tmp_path)]
-
-
-def machine(tmp_path: Path) -> None:
-    """Make the files of /proc and /sys that have a machine's capacity."""
-    for path, text in {
-        "proc/meminfo": "MemTotal: 8388608 kB\nSwapTotal: 0 kB\n",
-        "sys/devices/system/cpu/online": "0-3\n",
-        "proc/sys/kernel/pid_max": "32768\n",
-        "proc/sys/kernel/threads-max": "60000\n",
-    }.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
 
 
 # A level, and one of its files that is changed by hand.
@@ -252,7 +270,9 @@ def test_without_files_the_pods_are_those_of_kubelets_checkpoint(
     machine(tmp_path)
     command = ["capacity", "-o", "json", *places]
     assert main(command) == 2
-    assert "allocated_pods_state: No such file" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "allocated_pods_state: No such file" in error
+    assert "no runtime has a CRI socket here" in error
     checkpoint = tmp_path / "var/lib/kubelet/allocated_pods_state"
     checkpoint.parent.mkdir(parents=True)
     resources = {"requests": {"cpu": "250m", "memory": "64Mi"}}

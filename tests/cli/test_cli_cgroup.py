@@ -59,8 +59,9 @@ def shell(
 def test_the_tree_shows_pods_and_containers(shell: Shell) -> None:
     """`tree` indents pods and containers and shows their main values."""
     header, *lines = shell("tree").splitlines()
-    weight = "CPU.SHARES" if shell.tree.version == 1 else "CPU.WEIGHT"
-    assert header.split()[:3] == ["CGROUP", weight, "CPU.CFS_QUOTA_US"]
+    v1 = ["CGROUP", "CPU.SHARES", "CPU.CFS_QUOTA_US"]
+    v2 = ["CGROUP", "CPU.WEIGHT", "CPU.MAX"]
+    assert header.split()[:3] == (v1 if shell.tree.version == 1 else v2)
     assert [line.split("  ")[0] for line in lines[:1]] == ["/kubepods"]
     assert lines[1].startswith("  Burstable ")
     assert lines[2].startswith(f"    pod {UID} ")
@@ -70,7 +71,7 @@ def test_the_tree_shows_pods_and_containers(shell: Shell) -> None:
 
 def test_the_tree_as_json(shell: Shell) -> None:
     """Each entry says which pod or container it is; no limit is -1."""
-    nodes: list[dict[str, Any]] = json.loads(shell("tree", "--json"))
+    nodes: list[dict[str, Any]] = json.loads(shell("tree", "--json"))["cgroups"]
     assert [node["cgroup"] for node in nodes] == list(CGROUPS)
     container = nodes[-1]
     assert container["container_id"] == CONTAINER_ID
@@ -102,7 +103,7 @@ def test_get_by_type_wherever_it_is(shell: Shell) -> None:
     assert shell("get", "cpu.cfs_quota_us", CONTAINER_ID[:8]) == "max\n"
     everywhere = shell("get", "cpu.cfs_quota_us").splitlines()
     assert [line.split()[0] for line in everywhere] == list(CGROUPS)
-    (entry,) = json.loads(shell("get", "--json", "cpu.cfs_quota_us", UID))
+    (entry,) = json.loads(shell("get", "--json", "cpu.cfs_quota_us", UID))["values"]
     assert (entry["cgroup"], entry["value"]) == (POD, 50_000)
     assert entry["path"] == shell.tree.path(Type.CPU_QUOTA, POD)
 
@@ -112,16 +113,17 @@ def test_get_what_has_many_values(shell: Shell) -> None:
     lines = shell("get", "memory.stat", UID).splitlines()
     assert all(len(line.split()) == 2 for line in lines)
     if shell.tree.version == 2:
-        (entry,) = json.loads(shell("get", "--json", "cpu.pressure", UID))
+        (entry,) = json.loads(shell("get", "--json", "cpu.pressure", UID))["values"]
         assert entry["value"]["some"]["total_us"] == 4711
 
 
 def test_a_file_name_is_understood_if_only_one_type_is_in_it(shell: Shell) -> None:
-    """cpu.max holds two types, so the error names both."""
+    """cpu.max holds two types: `get` shows its content, and `set` names both."""
     name = "memory.max" if shell.tree.version == 2 else "memory.limit_in_bytes"
     assert shell("get", name, POD) == "max\n"
     if shell.tree.version == 2:
-        shell("get", "cpu.max", POD, code=2)
+        assert shell("get", "cpu.max", POD) == "max 100000\n"
+        shell("set", "cpu.max", POD, "max", code=2)
         expected = "TYPE: 'cpu.max', expected cpu.cfs_quota_us or cpu.cfs_period_us"
         assert expected in shell.err
 

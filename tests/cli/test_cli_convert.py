@@ -43,7 +43,14 @@ def convert(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
 def test_options_give_files() -> None:
     """JSON has the curve, the files, and what was dropped or clamped."""
     done = convert(*NUMBERS, "--json")
-    expected = {"curve": "quadratic", "files": FILES, "dropped": [], "clamped": []}
+    expected = {
+        "apiVersion": "nriplugin/v1alpha1",
+        "kind": "Conversion",
+        "curve": "quadratic",
+        "files": FILES,
+        "dropped": [],
+        "clamped": [],
+    }
     assert json.loads(done.stdout) == expected
 
 
@@ -68,7 +75,9 @@ def test_all_curves_stand_side_by_side() -> None:
     assert lines[0].split() == ["FILE", "KEP", "QUADRATIC", "PROPORTIONAL", "RULE"]
     assert lines[1].split()[:4] == ["cpu.weight", "79", "174", "200"]
     done = convert("--shares", "2048", "--curve", "all", "--json")
-    weights = [entry["files"]["cpu.weight"] for entry in json.loads(done.stdout)]
+    weights = [
+        entry["files"]["cpu.weight"] for entry in json.loads(done.stdout)["items"]
+    ]
     assert weights == ["79", "174", "200"]
 
 
@@ -97,7 +106,22 @@ def test_the_way_back() -> None:
     stdin = json.dumps({"cpu.weight": "39", "cpu.max": "max 100000"})
     done = convert("--reverse", "--curve", "kep", "--json", stdin=stdin)
     cpu = {"shares": 998, "quota": -1, "period": 100_000}
-    assert json.loads(done.stdout) == {"cpu": cpu}
+    assert json.loads(done.stdout)["cpu"] == cpu
+    plain = convert("--reverse", "--curve", "kep", stdin=stdin)
+    assert json.loads(plain.stdout) == {"cpu": cpu}
+
+
+def test_a_cpu_amount_is_what_kubelet_makes_of_it() -> None:
+    """Request and limit at once; a number of its own wins."""
+    done = convert("--cpu", "500m", "--curve", "kep", "-o", "json")
+    files = json.loads(done.stdout)["files"]
+    assert files == {"cpu.weight": "20", "cpu.max": "50000 100000"}
+    done = convert("--cpu", "500m", "--shares", "1024", "-o", "json")
+    assert json.loads(done.stdout)["files"]["cpu.weight"] == "100"
+    for wrong in ("half", "0", "-1"):
+        done = convert("--cpu", wrong)
+        assert done.returncode == 2
+        assert f"--cpu: {wrong!r}, expected" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_findings_for_programs(
 ) -> None:
     """A list of findings with the same four keys; the advice is empty only for ok."""
     code, text = doctor(host, capsys, "-o", kind)
-    findings = parse(text)
+    findings = parse(text)["findings"]
     assert code == 1
     for one in findings:
         assert list(one) == ["check", "level", "text", "advice"]
@@ -165,7 +165,9 @@ def test_mute_processes(host: FakeHost, capsys: pytest.CaptureFixture[str]) -> N
         host.listening(containerd),
     ):
         _, text = doctor(host, capsys, "-o", "json")
-    silent = [one for one in json.loads(text) if "does not answer" in one["text"]]
+    silent = [
+        one for one in json.loads(text)["findings"] if "does not answer" in one["text"]
+    ]
     assert len(silent) == 3
 
 
@@ -175,7 +177,7 @@ def test_this_very_machine_is_only_looked_at(
     """On any machine there is a page, and no check fails."""
     control = f"unix://{tmp_path}/none.sock"
     assert main(["doctor", "-o", "json", "--control", control]) in (0, 1)
-    findings = json.loads(capsys.readouterr().out)
+    findings = json.loads(capsys.readouterr().out)["findings"]
     checks = {one["check"] for one in findings}
     assert "check-failed" not in checks
     assert {"nri-socket", "cgroup-version", "kernel", "state-directory"} <= checks

@@ -39,25 +39,35 @@ metadata: {name: web}
 """
 
 LISTING = """\
-Deployment shop/web
-  QoS class       Burstable
+Deployment shop/web (Burstable)
+  container proxy (sidecar)
+    as without nriplugin: cpu.weight = 17, cpu.max = 10000 100000, \
+memory.max = 67108864
+  container app
+    as without nriplugin: cpu.weight = 59, cpu.max = max 100000, memory.max = 1073741824
+
+skipped, no pods: Service web
+"""
+
+DETAILS = """\
+Deployment shop/web (Burstable)
   curve           quadratic (auto: no container to learn from: what current runtimes do)
   cgroupfs        /kubepods/burstable/pod<uid>
   systemd         /kubepods.slice/kubepods-burstable.slice/\
 kubepods-burstable-pod<uid>.slice
   kubelet writes  cpu.weight 24, memory.max 1140850688
   container proxy (sidecar)
-    requests        cpu 0.1, memory 64Mi (cpu, memory from limits)
-    limits          cpu 0.1, memory 64Mi
-    kubelet sends   cpu.shares 102, cpu.quota 10000, cpu.period 100000, \
+    requests       cpu 0.1, memory 64Mi (cpu, memory from limits)
+    limits         cpu 0.1, memory 64Mi
+    kubelet sends  cpu.shares 102, cpu.quota 10000, cpu.period 100000, \
 memory.limit 67108864
     cpu.weight = 17
     cpu.max = 10000 100000
     memory.max = 67108864
   container app
-    requests        cpu 500m, memory 1Gi (memory from limits)
-    limits          memory 1Gi
-    kubelet sends   cpu.shares 512, cpu.period 100000, memory.limit 1073741824
+    requests       cpu 500m, memory 1Gi (memory from limits)
+    limits         memory 1Gi
+    kubelet sends  cpu.shares 512, cpu.period 100000, memory.limit 1073741824
     cpu.weight = 59
     cpu.max = max 100000
     memory.max = 1073741824
@@ -80,18 +90,82 @@ def explain(
     )
 
 
-def test_the_listing() -> None:
-    """Each container has its numbers, its files and the rule of each file."""
+def test_what_does_not_change_is_one_line() -> None:
+    """Without a handler, the runtime writes the same by itself; the rest is folded."""
     done = explain("-", stdin=MANIFEST)
+    assert (done.returncode, done.stderr) == (0, "")
+    *lines, folded = done.stdout.splitlines()
+    assert lines == LISTING.splitlines()
+    assert folded.startswith("--details also shows requests and limits")
+
+
+def test_details() -> None:
+    """Each container has its numbers, its files and the rule of each file."""
+    done = explain("--details", "-", stdin=MANIFEST)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.partition(" from cpu.")[0] for line in done.stdout.splitlines()]
     lines = [line.partition(" from memory.")[0].rstrip() for line in lines]
-    assert lines == LISTING.splitlines()
+    assert lines == DETAILS.splitlines()
     assert "from cpu.shares; quadratic: " in done.stdout
 
 
+def test_what_changes_comes_first_and_what_is_ignored_second(tmp_path: Path) -> None:
+    """The values of handlers and of another curve, then what has no effect."""
+    config = tmp_path / "config.yaml"
+    config.write_text(f"{CONFIG}")
+    lines = explain("--config", config, "-", stdin=POD).stdout.splitlines()
+    begin = [line.strip().partition(" ")[0] for line in lines]
+    same = next(n for n, line in enumerate(lines) if "as without nriplugin" in line)
+    assert "pids.max" in begin[:same]
+    assert "cpu.max.burst" in begin[same:] or "refused" in begin[same:]
+    assert not any("refused" in line or "left alone" in line for line in lines[:same])
+
+
+TYPOS = """\
+kind: Deployment
+metadata: {name: web, annotations: {memory.high.cgroup2.nri.io: "1"}}
+spec:
+  template:
+    metadata:
+      annotations:
+        memory.high.cgroup2.nri.io/container.ap: "536870912"
+        cpu-brst.cgroup2.nri.io: "10%"
+    spec:
+      containers:
+      - name: app
+        resources: {requests: {mem: 1Gi, memory: 512m}, limit: {cpu: 1}}
+      - name: two
+        limits: {cpu: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        "container app: resources.limit: has no effect, expected requests, limits, "
+        "claims; did you mean 'limits'?",
+        "container app: resources.requests.memory: 512m is 0.512 bytes, less than a "
+        "page of 4096; did you mean '512Mi'?",
+        "container app: resources.requests.mem: not a resource of Kubernetes; did "
+        "you mean 'memory'?",
+        "container two: limits: not a key of a container; did you mean "
+        "'resources.limits'?",
+        "annotation memory.high.cgroup2.nri.io/container.ap: the pod has no container "
+        "'ap', expected one of app, two; did you mean 'app'?",
+        "annotation cpu-brst.cgroup2.nri.io: not one of nriplugin; did you mean "
+        "'cpu-burst'?",
+        "annotation memory.high.cgroup2.nri.io: has no effect on the Deployment; pods "
+        "get the annotations of spec.template.metadata",
+    ],
+)
+def test_a_manifest_that_does_not_do_what_it_seems_to(warning: str) -> None:
+    """Each is a line at the top of the pod; a pod without any has none."""
+    assert f"  warning: {warning}\n" in explain("-", stdin=TYPOS).stdout
+    assert "warning" not in explain("-", stdin=POD).stdout
+
+
 def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:
-    """JSON is one list of pods, in the order of the files."""
+    """JSON has one list of pods, in the order of the files."""
     first, second = tmp_path / "1.yaml", tmp_path / "2.json"
     first.write_text(MANIFEST)
     pod = {
@@ -102,10 +176,11 @@ def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:
     second.write_text(json.dumps(pod))
     done = explain("--json", first, second)
     assert (done.returncode, done.stderr) == (0, "")
-    web, db = json.loads(done.stdout)
+    web, db = json.loads(done.stdout)["pods"]
     assert web["containers"][1]["files"][0] == {
         "file": "cpu.weight",
         "value": "59",
+        "native": "59",
         "fields": ["cpu.shares"],
         "rule": web["containers"][0]["files"][0]["rule"],
         "handler": "resources",
@@ -122,7 +197,7 @@ def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:
 def test_the_curve_can_be_chosen(curve: str, weight: str) -> None:
     """`auto` is the curve of current runtimes, because there is no node."""
     done = explain("--json", "--curve", curve, "-", stdin=MANIFEST)
-    [web] = json.loads(done.stdout)
+    [web] = json.loads(done.stdout)["pods"]
     assert web["containers"][1]["files"][0]["value"] == weight
     assert web["curve_evidence"].partition(":")[0] == (
         "auto" if curve == "auto" else "chosen"
@@ -139,7 +214,7 @@ def test_no_pods_is_said(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kind: [", "-: not YAML: "),
+        ("kind: [", "-: line 2, column 1: not YAML: "),
         ("a: 2024-99-99", "-: not YAML: "),
         ("\0", "-: not YAML: "),
         ("kind: Pod\nkind: Job", "-: line 2: duplicate key 'kind', expected only"),
@@ -203,7 +278,7 @@ def test_handlers_rules_and_annotations_are_named(tmp_path: Path) -> None:
     config.write_text(CONFIG)
     done = explain("--json", "--config", config, "-", stdin=POD)
     assert (done.returncode, done.stderr) == (0, "")
-    [db] = json.loads(done.stdout)
+    [db] = json.loads(done.stdout)["pods"]
     [app] = db["containers"]
     assert db["curve"] == "kep"
     assert app["settings"] == "rules[0] (gold)"
@@ -220,8 +295,8 @@ def test_handlers_rules_and_annotations_are_named(tmp_path: Path) -> None:
     [refusal] = app["refused"]
     assert "300%" in refusal["text"]
     text = explain("--config", config, "-", stdin=POD).stdout
-    assert "settings of     rules[0] (gold)" in text
-    assert "pids.max = 100                unifiedAnnotations: as given" in text
+    assert "settings of rules[0] (gold)" in text
+    assert "pids.max = 100           unifiedAnnotations: as given" in text
     assert "refused (annotation): cpu-burst.cgroup2.nri.io: '300%'" in text
     assert "cpu.weight left alone: resources: the container is idle" in text
 
@@ -233,13 +308,29 @@ def test_the_node_can_be_described(tmp_path: Path) -> None:
     arguments = ("--oci-runtime", "crun", "--driver", "systemd", "--node-memory", "8Gi")
     pod = POD.replace(", memory: 1Gi", "").replace("Name: runc", "Name: null")
     done = explain("--json", "--config", config, *arguments, "-", stdin=pod)
-    [app] = json.loads(done.stdout)[0]["containers"]
+    [app] = json.loads(done.stdout)["pods"][0]["containers"]
     assert [one["file"] for one in app["writes"] if one["level"] == "container"] == [
         "cpu.idle",
         "cpu.max.burst",
     ]
     [high] = [one["value"] for one in app["files"] if one["file"] == "memory.high"]
     assert int(high) > 7 << 30
+
+
+def test_a_node_with_cgroup_v1(tmp_path: Path) -> None:
+    """kubelet's values are v1's, and of nriplugin there are direct writes only."""
+    config = tmp_path / "config.yaml"
+    config.write_text("cpuBurst: {enabled: true, percent: 50}")
+    options = ("--cgroup-version", "1", "--config", config)
+    done = explain("-", *options, stdin=MANIFEST)
+    assert done.returncode == 0, done.stderr
+    assert "cpu.weight" not in done.stdout
+    assert "kubelet writes  cpu.shares 614, " in done.stdout
+    only = "cgroup v2 files left alone: direct writes only: cgroup v1"
+    assert done.stdout.count(only) == 2
+    burst = "cpu.cfs_burst_us = 5000"
+    lines = [line for line in done.stdout.splitlines() if burst in line]
+    assert ["pod's cgroup before" in line for line in lines] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +361,7 @@ def test_what_runs_a_pod_and_what_may_be_written(
     config.write_text("cpuQoS: {enabled: true, level: BE}")
     pod = POD.replace("Name: runc", f"Name: {runtime_class or 'null'}")
     done = explain("--json", "--config", config, *arguments, "-", stdin=pod)
-    [app] = json.loads(done.stdout)[0]["containers"]
+    [app] = json.loads(done.stdout)["pods"][0]["containers"]
     assert [one["file"] for one in app["writes"]] == written
     files = {one["file"] for one in app["files"] if one["handler"] == "cpuQoS"}
     assert files == ({sent} if sent else set())
@@ -306,11 +397,11 @@ def test_the_memory_request_is_the_one_that_a_node_knows(
         f"kubeletCheckpoint: {{enabled: {str(checkpoint).lower()}}}\n"
     )
     done = explain("--json", "--config", config, *memory, "-", stdin=POD)
-    [app] = json.loads(done.stdout)[0]["containers"]
+    [app] = json.loads(done.stdout)["pods"][0]["containers"]
     [found] = [one for one in app["files"] if one["file"] == "memory.low"]
     assert (found["value"], found["source"]) == (str(low), f"request from {source}")
     assert found["confidence"] == confidence
-    text = explain("--config", config, *memory, "-", stdin=POD).stdout
+    text = explain("--details", "--config", config, *memory, "-", stdin=POD).stdout
     assert len(app["notes"]) == 1
     assert ("is the manifest's" in text) is (confidence == "exact")
     assert ("(estimate)" in text) is (confidence == "estimate")
@@ -336,7 +427,7 @@ def test_a_wrong_configuration_is_a_mistake_of_the_users(tmp_path: Path) -> None
     config.write_text("cpuBurst: {percent: 500}")
     done = explain("--config", config, "-", stdin=POD)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "$.cpuBurst.percent" in done.stderr
+    assert "line 1: cpuBurst.percent: 500, expected" in done.stderr
 
 
 WORKLOADS = """\
@@ -366,14 +457,22 @@ spec:
 def test_workloads_of_operators_are_explained() -> None:
     """Volcano's Job has its annotations and its PodGroup, others their path."""
     text = explain("-", stdin=WORKLOADS).stdout
-    assert "Job ml/train-worker-0\n  template        spec.tasks[0].template\n" in text
-    assert "scheduling.k8s.io/group-name train-5f3c" in text
-    assert "  template        spec.pytorchReplicaSpecs.Worker.template\n" in text
+    assert (
+        "Job ml/train-worker-0 (Guaranteed, 2 replicas, "
+        "template at spec.tasks[0].template)\n"
+    ) in text
+    assert "template at spec.pytorchReplicaSpecs.Worker.template)\n" in text
     assert "PodGroup ml/train-5f3c\n  min members     3\n" in text
+    details = explain("--details", "-", stdin=WORKLOADS).stdout
+    assert "scheduling.k8s.io/group-name train-5f3c" in details
+    assert "worker 0 of ml/train-5f3c, priority 1, queue " in details
     assert "container debug (ephemeral)" in text
-    train, mnist = json.loads(explain("--json", "-", stdin=WORKLOADS).stdout)
+    done = explain("--json", "-", stdin=WORKLOADS)
+    train, mnist = json.loads(done.stdout)["pods"]
     assert (train["replicas"], train["qos_class"]) == (2, "Guaranteed")
     assert train["added_annotations"]["volcano.sh/task-spec"] == "worker"
+    assert train["task"]["job"] == "ml/train-5f3c"
+    assert (train["task"]["name"], train["task"]["priority"]) == ("worker", 1)
     assert train["pod_group"]["min_member"] == 3
     assert train["pod_v1"]["cpu.cfs_quota_us"] == "100000"
     assert train["pod_v2"]["cpu.weight"] == "39"
@@ -399,7 +498,7 @@ def test_capacity_and_allocatable_come_from_the_node(tmp_path: Path) -> None:
     node.write_text(NODE)
     pod = POD.replace(", memory: 1Gi", "").replace("memory: 256Mi", "memory: 4Gi")
     done = explain("--json", "--config", config, "--node", node, "-", stdin=pod)
-    [app] = json.loads(done.stdout)[0]["containers"]
+    [app] = json.loads(done.stdout)["pods"][0]["containers"]
     [high] = [one for one in app["files"] if one["file"] == "memory.high"]
     assert 28 << 30 < int(high["value"]) < 32 << 30
     assert "oom_score_adj 938" in high["source"]
@@ -416,9 +515,9 @@ def test_the_kubelets_configuration_counts(tmp_path: Path) -> None:
     )
     pod = POD.replace(", memory: 1Gi", "")
     options = ("--config", config, "--node-memory", "64Gi", "--json", "-")
-    [plain] = json.loads(explain(*options, stdin=pod).stdout)
+    [plain] = json.loads(explain(*options, stdin=pod).stdout)["pods"]
     done = explain("--kubelet-config", kubelet, *options, stdin=pod)
-    [given] = json.loads(done.stdout)
+    [given] = json.loads(done.stdout)["pods"]
     assert plain["containers"][0]["sent"]["cpu.period"] == 100_000
     assert given["containers"][0]["sent"]["cpu.period"] == 50_000
     assert "pids.max" not in plain["pod_v2"]
@@ -433,9 +532,8 @@ def test_the_kubelets_configuration_counts(tmp_path: Path) -> None:
     assert 10 << 30 < high[0] - high[1] < 12 << 30
 
     kubelet.write_text("cpuCFSQuota: false")
-    [without] = json.loads(
-        explain("--kubelet-config", kubelet, *options, stdin=pod).stdout
-    )
+    done = explain("--kubelet-config", kubelet, *options, stdin=pod)
+    [without] = json.loads(done.stdout)["pods"]
     assert "cpu.quota" not in without["containers"][0]["sent"]
 
     kubelet.write_text("podPidsLimit: many")

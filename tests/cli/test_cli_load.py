@@ -87,7 +87,7 @@ def test_the_pods_of_the_node_with_their_tasks_and_pressure(root: Path) -> None:
 
 def test_json_has_everything(root: Path) -> None:
     """JSON has the pod and container, all task states and all averages."""
-    rows = json.loads(load("--json", *options(root)).stdout)
+    rows = json.loads(load("--json", *options(root)).stdout)["cgroups"]
     assert [row["cgroup"] for row in rows] == ["/kubepods", QOS, POD, CONTAINER]
     row = rows[-1]
     assert row["level"] == "container"
@@ -110,10 +110,10 @@ def test_json_has_everything(root: Path) -> None:
 def test_one_cgroup_is_one_line(root: Path, spelled: str) -> None:
     """PATH is a cgroup or its directory; --recursive lists all below it."""
     path = f"{root}{POD}" if spelled == "on the machine" else spelled
-    rows = json.loads(load(path, "--json", *options(root)).stdout)
+    rows = json.loads(load(path, "--json", *options(root)).stdout)["cgroups"]
     assert [row["cgroup"] for row in rows] == [POD]
     assert rows[0]["tasks"]["sleeping"] == 1
-    rows = json.loads(load(path, "-r", "--json", *options(root)).stdout)
+    rows = json.loads(load(path, "-r", "--json", *options(root)).stdout)["cgroups"]
     assert [row["cgroup"] for row in rows] == [POD, CONTAINER, INNER]
 
 
@@ -174,7 +174,7 @@ def test_version_1_is_counted_by_the_kernel() -> None:
     version = {"NRIPLUGIN_CGROUP_VERSION": "1"}
     done = load("/", "--cgroup-root", root, "--json", environ=version)
     assert done.stderr == ""
-    (row,) = json.loads(done.stdout)
+    (row,) = json.loads(done.stdout)["cgroups"]
     assert row["tasks"]["running"] + row["tasks"]["sleeping"] > 0
     assert row["pressure"] == {}
     done = load("/", "--cgroup-root", root, environ=version)

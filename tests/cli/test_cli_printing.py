@@ -15,7 +15,7 @@ import pytest
 from support.gopeers import ENVIRON
 from support.trees import CONTAINER, add_v2, make_v2
 
-from nriplugin.cli.printing import print_json, print_line, print_table, printable
+from nriplugin.cli.printing import Page, print_json, print_line, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,8 @@ def test_tables_show_names_as_text(node: list[str], command: list[str]) -> None:
 )
 def test_json_has_no_half_characters(node: list[str], command: list[str]) -> None:
     """Lone surrogates, which JSON readers refuse, are escaped; other text is not."""
-    listed = json.loads(run(*command, *node).stdout)
+    document = json.loads(run(*command, *node).stdout)
+    listed = document.get("values") or document["cgroups"]
     names = [one["cgroup"].rpartition("/")[2] for one in listed]
     text = json.dumps(names, ensure_ascii=False).encode().decode()
     assert r"\\xff\\xfe" in text
@@ -158,8 +159,10 @@ def test_what_is_printable() -> None:
 def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     """Lines, tables and JSON escape what is not printable."""
     print_line("a\x1b")
-    print_table([["NAME", "N"], ["\x1b", "1"], ["b", "10"]], numbers=True)
-    print_table([["A", "B"], ["longer", ""]])
+    page = Page(80, colour=False)
+    page.table([["NAME", "N"], ["\x1b", "1"], ["b", "10"]], numbers=True)
+    page.table([["A", "B"], ["longer", ""]])
+    page.show()
     value: Any = {"\udcff": ["\ud800", 1, None, ("é",)]}
     print_json(value)
     out = capsys.readouterr().out.splitlines()
@@ -168,13 +171,3 @@ def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     assert out[4:6] == ["A       B", "longer"]
     assert out[6].isascii()
     assert json.loads(out[6]) == {r"\xff": [r"\ud800", 1, None, ["é"]]}
-
-
-def test_a_table_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
-    """Parts with the same least widths line up; a longer cell widens its own part."""
-    print_table([["A", "B"]], widths=(3,), indent=2)
-    print_table([["abc", "b"], ["longer", "c"]], widths=(3,), indent=2)
-    print_table([["a", "b", "c"]], widths=(3,), indent=2)
-    assert capsys.readouterr().out.splitlines() == [
-        *("  A    B", "  abc     b", "  longer  c", "  a    b  c")
-    ]

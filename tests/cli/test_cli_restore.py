@@ -62,9 +62,9 @@ def test_a_dry_run_says_what_would_be_done(
 def test_json_for_programs(
     tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """JSON has one object per file, or an empty list."""
+    """JSON has a list with one object per file, or none."""
     assert run(tmp_path, "--json") == 0
-    first, second = json.loads(capsys.readouterr().out)
+    first, second = json.loads(capsys.readouterr().out)["files"]
     assert first == {
         "path": f"{QOS}/cpu.weight",
         "original": "100",
@@ -78,7 +78,7 @@ def test_json_for_programs(
     assert run(tmp_path) == 0
     capsys.readouterr()
     assert run(tmp_path, "--json") == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert json.loads(capsys.readouterr().out)["files"] == []
 
 
 def test_what_cannot_be_put_back_is_exit_1(

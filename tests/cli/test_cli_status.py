@@ -53,8 +53,8 @@ def test_the_page_has_every_section(daemon: ControlDaemon, capsys: Captured) -> 
     labels = [line[:15].strip() for line in page.splitlines() if line[:1].isupper()]
     assert labels == [
         *("Runtime", "Configuration", "Node", "Handlers", "Containers", "Requests"),
-        *("Refusals", "Direct writes", "Verification", "Shadow", "Gaps", "Serving"),
-        "Process",
+        *("Refusals", "Direct writes", "Verification", "Policies", "Shadow", "Gaps"),
+        *("Serving", "Process"),
     ]
     for text in (
         "nriplugin 0.1.0: healthy, ready",
@@ -148,7 +148,7 @@ def test_json_and_yaml_have_all_fields(daemon: ControlDaemon, capsys: Captured) 
     assert as_json["started_at"] == 1_799_996_000
     assert as_json["containers"]["adopted"] == 0
     assert as_json["process"]["resident_bytes"] == 24_300_000
-    assert list(as_json)[:3] == ["version", "door", "pid"]
+    assert list(as_json)[:5] == ["apiVersion", "kind", "version", "door", "pid"]
 
 
 def test_brief_is_one_line_and_a_probe(daemon: ControlDaemon, capsys: Captured) -> None:
@@ -322,3 +322,52 @@ def test_the_environment_names_the_socket(
 def test_groups_are_those_of_the_daemon() -> None:
     """The option offers what the daemon can count by."""
     assert set(GROUPINGS) == set(_GROUPS)
+
+
+def test_the_members_of_groups(daemon: ControlDaemon, capsys: Captured) -> None:
+    """Members, the PodGroup object, sums, and what they suffer from; sums may lack."""
+    group = control.ContainerGroup(
+        name="ml/train",
+        containers=control.ContainerCounts(managed=3),
+        members=control.GroupMembers(
+            pods=3,
+            running=2,
+            ended=1,
+            preemptable=1,
+            tasks=[
+                control.TaskMembers(name="ps", pods=1, running=1),
+                control.TaskMembers(pods=2),
+            ],
+            requests=control.Amounts(milli_cpu=1500, memory_bytes=3 << 30),
+            limits=control.Amounts(milli_cpu=2000),
+            unknown_containers=4,
+            throttled_seconds=0.25,
+            oom_kills=5,
+            pressure=[control.GroupPressure(resource="memory", most_avg60=12.34)],
+            pod_group=control.PodGroupObject(
+                phase="Pending",
+                queue="research",
+                min_member=6,
+                min_task_member={"ps": 1},
+                min_resources={"cpu": "7"},
+            ),
+        ),
+    )
+    alone = control.ContainerGroup(
+        name="(none)", containers=control.ContainerCounts(managed=1)
+    )
+    state = good_status(groups=[alone, group])
+    state.pod_groups.source = "the API server of this cluster"
+    state.pod_groups.objects = 8
+    state.pod_groups.problem = "refused: HTTP status 403"
+    state.pod_groups.failures.add(reason="refused", count=9)
+    daemon.answers["Status"] = state
+    assert status(daemon, "--by", "group") == 0
+    page = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "ml/train 3 2 1 1 ps 1, (no task) 2" in page
+    assert "ml/train Pending research none 6 ps 1 cpu 7" in page
+    assert "ml/train 1500m 2 3Gi none 4" in page
+    assert "ml/train 250 ms 5 12.3%" in page
+    assert "PodGroups 8 from the API server of this cluster" in page
+    assert "refused: HTTP status 403" in page
+    assert "refused: 9" in page

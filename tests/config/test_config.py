@@ -54,7 +54,7 @@ def test_every_key() -> None:
           swap: 0
           oomGroup: true
         cpuBurst: {enabled: true, percent: 20}
-        cpuQoS: {enabled: true, level: BE, equivalent: weight}
+        cpuQoS: {enabled: true, level: BE, equivalent: weight, preemptable: LS}
         memoryQoSLevel:
           {enabled: true, level: LC, equivalent: false, throttlingFactor: 0.5}
         unifiedAnnotations: {enabled: true, allowed: [pids.max]}
@@ -79,7 +79,10 @@ def test_every_key() -> None:
     )
     assert base.of(CPUBurstSettings) == CPUBurstSettings(enabled=True, percent=20)
     assert base.of(CPUQoSSettings) == CPUQoSSettings(
-        enabled=True, level=QoSLevel.BE, equivalent=Equivalent.WEIGHT
+        enabled=True,
+        level=QoSLevel.BE,
+        equivalent=Equivalent.WEIGHT,
+        preemptable=QoSLevel.LS,
     )
     assert base.of(MemoryQoSLevelSettings) == MemoryQoSLevelSettings(
         enabled=True, level=QoSLevel.LC, equivalent=False, factor_ppm=500_000
@@ -93,36 +96,80 @@ def test_every_key() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("curvy: kep", r"unknown field `curvy`"),
+        ("curvy: kep", r"line 1: curvy: unknown key, .*; did you mean 'curve'\?$"),
         ("curve: kep\ncurve: auto", r"^x.yaml: line 2: duplicate key 'curve'"),
-        ("memoryQoS: {enabeld: true}", r"unknown field `enabeld` - at `\$.memoryQoS`"),
-        ("memoryQos: {}", r"unknown field `memoryQos`"),
+        (
+            "memoryQoS: {enabeld: true}",
+            r"memoryQoS.enabeld: unknown key, .*'enabled'\?$",
+        ),
+        ("memoryQos: {}", r"memoryQos: unknown key, .*did you mean 'memoryQoS'\?$"),
         (
             "rules: [{match: {namespaces: a}}]",
-            r"unknown field `namespaces` - at `\$.rules\[0\].match`",
+            r"rules\[0\].match.namespaces: unknown key, .*'namespace'\?$",
         ),
         (
             "rules: [{match: {}}, {match: {}, cpuBurst: {percent: 200}}]",
-            r"<= 100 - at `\$.rules\[1\].cpuBurst.percent`",
+            r"rules\[1\].cpuBurst.percent: 200, expected a whole number from 1 to 100",
         ),
-        ("rules: [{match: {}, curve: kep}]", r"unknown field `curve` - at `\$.rules"),
-        ("rules: [{name: x}]", r"missing required field `match` - at `\$.rules\[0\]`"),
-        ("rules: {}", r"Expected `array`.* at `\$.rules`"),
-        ("curve: linear", r"'linear' .*`\$.curve`, expected auto or kep or quad"),
-        ("cpuQoS: {level: XX}", r"'XX' .*`\$.cpuQoS.level`, expected LC or HLS"),
-        ("cpuQoS: {equivalent: x}", r"equivalent`, expected idle or weight or none"),
-        ("memoryQoS: {failurePolicy: x}", r"failurePolicy`, expected ignore or fail"),
-        ("memoryQoS: {swap: none}", r"swap`, expected max or bytes"),
-        ("memoryQoS: {swap: -1}", r">= 0 - at `\$.memoryQoS.swap`"),
-        ("memoryQoS: {throttlingFactor: 0}", r"> 0.0 - at `\$.memoryQoS.thrott"),
-        ("memoryQoS: {guaranteedProtection: 0}", r"> 0.0 - at `\$.memoryQoS.guar"),
-        ("memoryQoS: {guaranteedProtection: null}", r"at `\$.memoryQoS.guaranteed"),
-        ("memoryQoS: {throttlingFactor: 1.1}", r"<= 1.0 - at `\$.memoryQoS.thrott"),
-        ("memoryQoS: {throttlingFactor: .nan}", r"at `\$.memoryQoS.throttlingFactor`"),
-        ("memoryQoS: {throttlingFactor: .inf}", r"at `\$.memoryQoS.throttlingFactor`"),
-        ("memoryQoS: true", r"Expected `object`, got `bool` - at `\$.memoryQoS`"),
-        ("memoryQoS: {enabled: 1}", r"Expected `bool.*`\$.memoryQoS.enabled`"),
-        ("cpuBurst: {percent: 0}", r">= 1 - at `\$.cpuBurst.percent`"),
+        ("rules: [{match: {}, curve: kep}]", r"rules\[0\].curve: unknown key"),
+        (
+            "rules: [{name: x}]",
+            r"rules\[0\].match: missing, expected a mapping with namespace",
+        ),
+        ("rules: {}", r"rules: {}, expected a list"),
+        ("curve: linear", r"curve: \"linear\", expected auto or kep or prop"),
+        ("cpuQoS: {level: XX}", r"cpuQoS.level: \"XX\", expected LC or HLS"),
+        (
+            "cpuQoS: {equivalent: x}",
+            r"equivalent: \"x\", expected idle or weight or none",
+        ),
+        (
+            "memoryQoS: {failurePolicy: x}",
+            r"failurePolicy: \"x\", expected ignore or fail",
+        ),
+        (
+            "memoryQoS: {swap: none}",
+            r"swap: \"none\", expected a whole number not below 0, max or null",
+        ),
+        (
+            "memoryQoS: {swap: -1}",
+            r"memoryQoS.swap: -1, expected a whole number not below 0",
+        ),
+        (
+            "memoryQoS: {throttlingFactor: 0}",
+            r"memoryQoS.throttlingFactor: 0, expected a number greater than 0",
+        ),
+        (
+            "memoryQoS: {guaranteedProtection: 0}",
+            r"memoryQoS.guaranteedProtection: 0, expected a number",
+        ),
+        (
+            "memoryQoS: {guaranteedProtection: null}",
+            r"memoryQoS.guaranteedProtection: null, expected a number",
+        ),
+        (
+            "memoryQoS: {throttlingFactor: 1.1}",
+            r"throttlingFactor: 1.1, expected .* and not above 1",
+        ),
+        (
+            "memoryQoS: {throttlingFactor: .nan}",
+            r"memoryQoS.throttlingFactor: NaN, expected",
+        ),
+        (
+            "memoryQoS: {throttlingFactor: .inf}",
+            r"memoryQoS.throttlingFactor: Infinity, exp",
+        ),
+        ("memoryQoS: true", r"memoryQoS: true, expected a mapping with enabled"),
+        ("memoryQoS: {enabled: 1}", r"memoryQoS.enabled: 1, expected true or false"),
+        (
+            "cpuBurst: {percent: 0}",
+            r"cpuBurst.percent: 0, expected a whole number from 1",
+        ),
+        (
+            "podGroups: {file: /a, inCluster: true}",
+            r"x.yaml: podGroups: file and inCluster, expected only one of them",
+        ),
+        ("podGroups: {kubeconfig: a}", r"podGroups.kubeconfig: \"a\", expected"),
         (
             "cpuBurst: {percent: 1, microseconds: 1}",
             r"cpuBurst: percent and microseconds, expected only one",
@@ -133,14 +180,26 @@ def test_every_key() -> None:
             r"rules\[0\].unifiedAnnotations.allowed\[1\]: 'cgroup.kill', expected one",
         ),
         ("rules: [{match: {namespace: []}}]", r"rules\[0\].match.namespace: \[\], exp"),
-        ("rules: [{match: {namespace: ''}}]", r"at `\$.rules\[0\].match.namespace`"),
+        (
+            "rules: [{match: {namespace: ''}}]",
+            r"match.namespace: \"\", expected a text that is not",
+        ),
         (
             "rules: [{match: {qosClass: best}}]",
-            r"qosClass`, expected Guaranteed or Burstable or BestEffort",
+            r"qosClass: \"best\", expected BestEffort or Burstable or Guaranteed",
         ),
-        ("rules: [{match: {labels: {a: 1}}}]", r"at `\$.rules\[0\].match.labels"),
-        ("adopt: {atOnce: -1}", r">= 0 - at `\$.adopt.atOnce`"),
-        ("repair: {everySeconds: 0}", r">= 1 - at `\$.repair.everySeconds`"),
+        (
+            "rules: [{match: {labels: {a: 1}}}]",
+            r"rules\[0\].match.labels.a: 1, expected",
+        ),
+        (
+            "adopt: {atOnce: -1}",
+            r"adopt.atOnce: -1, expected a whole number from 0 to 1000",
+        ),
+        (
+            "repair: {everySeconds: 0}",
+            r"repair.everySeconds: 0, expected a whole number",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_path(text: str, message: str) -> None:
@@ -165,7 +224,7 @@ def test_the_failure_policy_is_that_of_handlers_without_one() -> None:
     )
     assert config.failure_policy is FailurePolicy.FAIL
     every = {"resources", "cpuBurst", "cpuQoS", "memoryQoSLevel", "unifiedAnnotations"}
-    every |= {"quotaBurst", "startupBoost"}
+    every |= {"quotaBurst", "startupBoost", "memoryGuard", "proactiveReclaim"}
     assert config.engine.base.failing == every
     [rule] = config.engine.rules
     assert rule.settings.failing == every - {"cpuBurst"}

@@ -78,7 +78,9 @@ def test_what_contains_itself_is_looked_at_once() -> None:
 
 def test_what_has_no_meaning_as_a_key_is_no_yaml() -> None:
     """A list cannot be a key, whether it occurs once or twice."""
-    with pytest.raises(ConfigError, match=r"^file\.yaml: not YAML: .*unhashable"):
+    with pytest.raises(
+        ConfigError, match=r"^file\.yaml: line 1, column 3: not YAML: .*unhashable"
+    ):
         load_documents("? [1]\n: 2\n? [1]\n: 3", "file.yaml")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -17,6 +18,7 @@ from nriplugin.errors import ConversionError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TESTS = Path(__file__).parents[1]
 NODE = "only the node knows: "
 STATE = "depends on the earlier content of the file: "
 
@@ -87,24 +89,31 @@ UPDATES = Exceptions(
 )
 
 NOT_CONVERTED = {
-    "systemd-props/": "systemd's properties are the runtime's business",
-    "systemd/": "so are its names",
+    "systemd-props/v24": "an older systemd; its properties are those of version 262",
+    "systemd-props/v251/": "an older systemd; its properties are those of version 262",
     "rt/runc-1.5.1/systemd/": "rounded by systemd's driver",
     "rt/runc-1.5.1/cgroup-v1-host/": "no cgroup v2",
     "rt/runc-1.2.6/": "an older runc; its curve is fn/shares-linear",
     "rt/runc-head/": "systemd only",
     "rt/crun-": "where runc and crun differ, ours follows runc",
-    "k8s/MilliCPUToShares/": "kubelet's step before the conversion",
-    "k8s/MilliCPUToQuota/": "kubelet's step before the conversion",
-    "k8s/memory.high/": "a policy, not a conversion",
-    "k8s/LimitedSwap/": "a policy, not a conversion",
-    "k8s/path/": "names of cgroups",
-    "k8s/scope/": "names of cgroups",
-    "k8s/seed004/": "what a node reserves",
-    "volcano/cpu-burst/": "a policy, not a conversion",
-    "volcano/memoryqosv2/": "a policy, not a conversion",
-    "koordlet/cpuBurst/": "a policy, not a conversion",
-    "koordlet/cfsQuotaBurst/": "a policy, not a conversion",
+    "volcano/memoryqosv2/": "no handler takes a share of the limit alone",
+    "koordlet/cfsQuotaBurst/": "no handler raises a quota",
+}
+
+# Vectors that are no conversion, and the files with their tests.
+ELSEWHERE = {
+    "systemd-props/v262/": "cgroup/systemd/test_cgroup_systemd_properties.py",
+    "systemd/RangeToBits/": "cgroup/systemd/test_cgroup_systemd_properties.py",
+    "systemd/ExpandSlice/": "cgroup/locate/test_cgroup_paths.py",
+    "k8s/path/": "cgroup/locate/test_cgroup_paths.py",
+    "k8s/scope/": "cgroup/locate/test_cgroup_paths.py",
+    "k8s/MilliCPUToShares/": "kube/test_kube_kubelet.py",
+    "k8s/MilliCPUToQuota/": "kube/test_kube_kubelet.py",
+    "k8s/seed004/": "kube/test_kube_capacity.py",
+    "k8s/memory.high/": "kube/test_kube_memory_reservation.py",
+    "k8s/LimitedSwap/": "kube/test_kube_memory_reservation.py",
+    "volcano/cpu-burst/": "engine/test_engine_agents.py",
+    "koordlet/cpuBurst/": "engine/test_engine_agents.py",
 }
 
 # The contents of a new cgroup's files.
@@ -378,12 +387,14 @@ def test_every_vector_is_tested_or_known_to_be_none_of_ours() -> None:
     for vector in all_vectors():
         matches = [
             prefix
-            for prefix in (*tested, *NOT_CONVERTED)
+            for prefix in (*tested, *ELSEWHERE, *NOT_CONVERTED)
             if vector.id.startswith(prefix)
         ]
         assert len(matches) == 1, vector.id
     for prefix in NOT_CONVERTED:
         assert vectors(prefix)
+    for prefix, file in ELSEWHERE.items():
+        assert f'"{prefix}' in (TESTS / file).read_text(), file
 
 
 @pytest.mark.parametrize(

@@ -67,13 +67,13 @@ def test_explain_is_that_of_the_command(
     arguments = ["explain", str(tmp_path / "pod.yaml"), "--json"]
     assert main([*arguments, "--config", str(tmp_path / "config.yaml")]) == 0
     assert found == capsys.readouterr().out.rstrip("\n")
-    assert json.loads(found)[0]["containers"][0]["files"][0]["value"] == "20"
+    assert json.loads(found)["pods"][0]["containers"][0]["files"][0]["value"] == "20"
 
 
 @pytest.mark.parametrize(
     ("manifest", "expected"),
     [
-        ("{", "manifest: not YAML"),
+        ("{", "manifest: line 2, column 1: not YAML"),
         ("kind: Pod", "manifest: "),
         (MANIFEST.replace("500m", "many"), "manifest: "),
         ("x" * 65537, "manifest: 65537 characters, expected at most 65536"),

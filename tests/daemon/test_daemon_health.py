@@ -121,7 +121,7 @@ def test_withdrawn_is_not_ready(process: DaemonProcess) -> None:
 
 
 def test_cgroup_v1_is_ready(tmp_path: Path) -> None:
-    """An inactive daemon is ready when it is registered."""
+    """A daemon that does direct writes only, or nothing, is ready when registered."""
     background = BackgroundThread()
     facts = NodeFacts(cgroup_version=1)
     lifecycle = Lifecycle(background, facts, render=adjustment)

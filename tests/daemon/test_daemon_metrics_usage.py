@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.files import LocalFiles
 from nriplugin.cgroup.types.tree import Tree
-from nriplugin.daemon import usage_totals
+from nriplugin.daemon import group_labels, usage_totals
 from nriplugin.daemon.background import BackgroundThread
-from nriplugin.daemon.usage_totals import UsageTotal, UsageTotals, usage_of
+from nriplugin.daemon.cgroup_usage import UsageTotal, usage_of
+from nriplugin.daemon.usage_totals import UsageTotals
 from nriplugin.engine.decision import Why
 from nriplugin.kube.podgroup import Membership
 from nriplugin.state.decision_summary import DecisionSummary
@@ -164,17 +165,17 @@ def test_many_containers_take_turns(
 
 def test_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More PodGroups than that share one sum; a group without containers goes."""
-    monkeypatch.setattr(usage_totals, "MAX_GROUPS", 2)
+    monkeypatch.setattr(group_labels, "MAX_GROUPS", 2)
     node = Node(tmp_path)
     for name in "abcd":
         node.create(name, group=name)
         node.count(name, periods=1)
     node.refresh()
-    assert set(node.totals.by_group) == {"ns/a", "ns/b", usage_totals.OTHER}
-    assert node.totals.by_group[usage_totals.OTHER].throttled_periods == 2
+    assert set(node.totals.by_group) == {"ns/a", "ns/b", group_labels.OTHER}
+    assert node.totals.by_group[group_labels.OTHER].throttled_periods == 2
     node.lifecycle.inventory.drop("a")
     node.refresh()
-    assert set(node.totals.by_group) == {"ns/b", usage_totals.OTHER}
+    assert set(node.totals.by_group) == {"ns/b", group_labels.OTHER}
 
 
 def test_pods_have_sums_only_if_asked_for(tmp_path: Path) -> None:

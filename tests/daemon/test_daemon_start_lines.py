@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from doors.nri.nodes import FACTS, configure, plugin_on
 
 from nriplugin.daemon import serving
@@ -12,12 +13,11 @@ from nriplugin.daemon.health import live, ready
 from nriplugin.daemon.instance_lock import InstanceLock
 from nriplugin.daemon.process import DaemonProcess
 from nriplugin.daemon.start_lines import start_lines
+from nriplugin.daemon.status import status_of
 from nriplugin.stopping import StopFlag
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 RULES = """
 memoryQoS: {enabled: true}
@@ -62,6 +62,27 @@ def test_the_defaults() -> None:
     hashed = process.config.hash
     assert f"configuration: /etc/nriplugin/config.yaml, SHA-256 {hashed}" in text
     assert "direct writes: off: nothing in the configuration needs them" in text
+
+
+@pytest.mark.parametrize(
+    ("unwritable", "mode"),
+    [
+        ("", "direct writes only: cgroup v1"),
+        (
+            "--read-only was given",
+            "inactive: cgroup v1, and direct writes are off: --read-only was given",
+        ),
+    ],
+)
+def test_what_a_node_with_cgroup_v1_means(unwritable: str, mode: str) -> None:
+    """The start and `status` say it in the same words; with cgroup v2 neither does."""
+    assert process_with().direct_only_mode == ""
+    plugin = plugin_on(FACTS._replace(cgroup_version=1, cgroup_evidence="by its type"))
+    process = DaemonProcess(
+        "nri", plugin.lifecycle, BackgroundThread(), unwritable_because=unwritable
+    )
+    assert mode in list(start_lines(process))
+    assert status_of(process).node.cgroup_evidence == f"by its type; {mode}"
 
 
 def test_a_process_that_waits_is_live_and_not_ready(tmp_path: Path) -> None:

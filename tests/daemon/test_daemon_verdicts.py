@@ -8,7 +8,7 @@ import pytest
 from daemon.control_clients import daemon_of
 from support.trees import CONTAINER_ID, POD, make, make_v2
 
-from nriplugin.daemon import container_verdicts, verdict_counts, why
+from nriplugin.daemon import container_verdicts, group_labels, verdict_counts, why
 from nriplugin.daemon.background import BackgroundThread
 from nriplugin.daemon.container_metrics import verdict_metrics
 from nriplugin.daemon.verdict_counts import LABELS, VerdictCounts
@@ -35,7 +35,7 @@ class Node:
         sampler = self.lifecycle.policies.sampler
         sampler.clock = lambda: self.now_s
         sampler.cpu_ticks = lambda: (0, 0)
-        self.counts = VerdictCounts(self.lifecycle, lambda: self.now_s)
+        self.counts = VerdictCounts(self.lifecycle, clock=lambda: self.now_s)
 
     def add(self, container_id: str, group: str = "", *, started: bool = True) -> str:
         """Add a container to the pod of the tree; return its cgroup."""
@@ -212,7 +212,7 @@ def test_groups_of_verdicts_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others share one, and each group has a sample for every label."""
-    monkeypatch.setattr(verdict_counts, "MAX_GROUPS", 1)
+    monkeypatch.setattr(group_labels, "MAX_GROUPS", 1)
     node = Node(tmp_path)
     for name in "abc":
         node.add(name, group=name)

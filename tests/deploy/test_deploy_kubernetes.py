@@ -24,7 +24,8 @@ from nriplugin.nri.launch import DEFAULT_SOCKET
 from nriplugin.sockets import parse_address
 
 DIRECTORY = Path(__file__).parents[2] / "deploy/kubernetes"
-COMPONENTS = ("cgroup-writes", "systemd", "kubelet-checkpoint")
+COMPONENTS = ("cgroup-writes", "systemd", "kubelet-checkpoint", "podgroups")
+RBAC = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 
 
 def read(path: Path) -> Any:
@@ -85,6 +86,7 @@ def test_every_file_is_yaml_of_a_known_kind() -> None:
         "daemonset.yaml": "DaemonSet",
         "kustomization.yaml": "Kustomization",
         **{f"components/{n}/kustomization.yaml": "Component" for n in COMPONENTS},
+        **{f"components/podgroups/{kind.lower()}.yaml": kind for kind in RBAC},
     }
     for name in kinds["kustomization.yaml"]["resources"]:
         assert (DIRECTORY / name).is_file()
@@ -129,7 +131,7 @@ def test_two_are_never_on_one_node(daemonset: Any) -> None:
     """Two plugins would set the same keys, and the runtime would fail containers."""
     strategy = daemonset["spec"]["updateStrategy"]
     assert strategy["type"] == "RollingUpdate"
-    assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": "10%"}
 
 
 def test_it_is_on_every_node_and_stays_there(daemonset: Any) -> None:
@@ -231,3 +233,27 @@ def test_the_checkpoint_of_kubelet_is_a_component(
     added = {f"/host{directory}": (directory, False)}
     assert mounts_of(made) == mounts_of(daemonset) | added
     assert container_of(made)["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_reading_of_pod_groups_is_a_component(
+    tmp_path: Path, daemonset: Any
+) -> None:
+    """The service account may read them and nothing else; without it, none is used."""
+    role = read(DIRECTORY / "components/podgroups/clusterrole.yaml")
+    assert role["rules"] == [
+        {
+            "apiGroups": ["scheduling.volcano.sh"],
+            "resources": ["podgroups"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ]
+    assert pod_of(daemonset)["automountServiceAccountToken"] is False
+    made = kustomized(tmp_path, ("podgroups",))
+    account = made["ServiceAccount"]["metadata"]
+    assert pod_of(made["DaemonSet"])["serviceAccountName"] == account["name"]
+    assert pod_of(made["DaemonSet"])["automountServiceAccountToken"] is True
+    (subject,) = made["ClusterRoleBinding"]["subjects"]
+    assert (subject["name"], subject["namespace"]) == (
+        account["name"],
+        account["namespace"],
+    )

@@ -55,9 +55,11 @@ def seen(node: Machine, kubelet: Kubelet) -> Seen:
             container_id=container.id,
             cgroup=next(iter(parse_process_cgroups(process).controllers.values()), "")
             or str(parse_process_cgroups(process).unified),
-            tree=json.loads(node.check("nriplugin", "cgroup", "tree", "--json")),
+            tree=json.loads(node.check("nriplugin", "cgroup", "tree", "--json"))[
+                "cgroups"
+            ],
             detect=json.loads(node.check("nriplugin", "detect", "--json")),
-            load=json.loads(node.check("nriplugin", "load", "--json")),
+            load=json.loads(node.check("nriplugin", "load", "--json"))["cgroups"],
             process=process,
             quota=node.check(
                 "nriplugin", "cgroup", "get", "cpu.cfs_quota_us", container.id

@@ -140,7 +140,9 @@ def test_best_effort_is_idle(hooked: Machine, kubelet: Kubelet) -> None:
                 *("--dry-run", "--json"),
             )
         )
-    written = {f"/sys/fs/cgroup{one['path']}": one["original"] for one in findings}
+    written = {
+        f"/sys/fs/cgroup{one['path']}": one["original"] for one in findings["files"]
+    }
     assert written[f"{cgroup}/cpu.idle"] == "0"
 
 

@@ -138,6 +138,7 @@ metadata: {name: pg2}
             "high",
             {"cpu": "7", "memory": "14Gi"},
             "Running",
+            started=4,
         ),
         GroupObject("pg2", None, 0, {}, "default", "", {}, "Pending"),
     ]

@@ -167,11 +167,11 @@ def test_a_sum_is_written_before_another_thread_reads_it(
         target=writer.prepare_creation, args=([low(3)], POD, "c3", "")
     )
 
-    def slow(*args: Any) -> Any:
+    def slow(*args: Any, **given: Any) -> Any:
         monkeypatch.setattr(executor, "update_batch", write)
         other.start()
         other.join(0.2)  # it must not get there, however long it has
-        return write(*args)
+        return write(*args, **given)
 
     monkeypatch.setattr(executor, "update_batch", slow)
     writer.prepare_creation([low(2)], POD, "c2", "")
@@ -189,11 +189,11 @@ def test_lowering_does_not_undo_a_claim_that_is_made_meanwhile(
         target=writer.prepare_creation, args=([low(3)], POD, "c2", NAME)
     )
 
-    def slow(*args: Any) -> Any:
+    def slow(*args: Any, **given: Any) -> Any:
         monkeypatch.setattr(executor, "update_batch", write)
         other.start()
         other.join(0.2)
-        return write(*args)
+        return write(*args, **given)
 
     kernel.remove(FIRST)
     monkeypatch.setattr(executor, "update_batch", slow)

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from support.trees import CGROUPS, V2_FILES, make
+from support.trees import CGROUPS, POD, V2_FILES, add_v1, make
 
 from nriplugin.cgroup.locate.detect import detect_node
 from nriplugin.cgroup.locate.paths import Driver
@@ -14,7 +14,7 @@ from nriplugin.cgroup.types.tree import Tree
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.model import CORE_FILES
 from nriplugin.node import facts
-from nriplugin.node.facts import container_files, node_facts
+from nriplugin.node.facts import container_files, facts_of_pod, node_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,11 +75,23 @@ def test_a_node_of_version_2(tmp_path: Path) -> None:
 
 
 def test_a_node_of_version_1(tmp_path: Path) -> None:
-    """Facts about cgroup files keep their defaults; memory is read."""
-    found = CgroupIdentity(tmp_path, 1, CGROUPS).facts()
-    assert (found.cgroup_version, found.writable) == (1, False)
-    assert found.files == CORE_FILES
+    """Only files count that handlers set there; memory is read."""
+    place = CgroupIdentity(tmp_path, 1, CGROUPS)
+    found = place.facts()
+    assert (found.cgroup_version, found.writable) == (1, True)
+    assert found.direct_only
+    assert found.files == {"cpu.cfs_burst_us"}
     assert found.memory_allocatable_bytes == found.memory_capacity_bytes
+
+
+def test_a_node_of_version_1_without_pods(tmp_path: Path) -> None:
+    """No file is known, and the first pod shows them; cgroup v2's never count."""
+    place = CgroupIdentity(tmp_path, 1, ())
+    assert place.facts().files == frozenset()
+    add_v1(place.root, POD)
+    with place.node.open_files() as files:
+        found = facts_of_pod(Tree(files, 1), POD)
+    assert found["files"] == {"cpu.cfs_burst_us"}
 
 
 def test_without_a_tree(tmp_path: Path) -> None:

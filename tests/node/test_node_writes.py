@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from cgroup.kernels import Kernel
 from node.writing import BURST, kernel_with, part, write, writer_on
 from support.trees import CGROUPS, CONTAINER, CONTAINER_ID, POD
 
+from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.cgroup.writing.updates import Status
+from nriplugin.cgroup.writing.queue import WriteQueue
+from nriplugin.cgroup.writing.updates import Outcome, Status
 from nriplugin.convert.validate import check
 from nriplugin.engine.allowed_files import ALLOWABLE, check_raw
 from nriplugin.engine.decision import Level, When
 from nriplugin.errors import ConfigError
 from nriplugin.node.direct_writes import DirectWriter, add_raw, updates_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LEVEL_FILES = ("cpu.qos_level", "memory.qos_level")
 
@@ -237,18 +244,89 @@ def test_a_cgroup_that_is_gone_is_no_error() -> None:
     assert kernel.writes == []
 
 
+def submitting(writer: DirectWriter, value: str = "59", **given: bool) -> list[Outcome]:
+    """Submit a weight that may be written; return the outcomes so far."""
+    outcomes: list[Outcome] = []
+    files = {"cpu.weight": value}
+    assert writer.submit(
+        files, CONTAINER, allowed=lambda: True, done=outcomes.extend, **given
+    )
+    return outcomes
+
+
 def test_a_forgotten_cgroup_is_read_again() -> None:
     """A new cgroup of the same name does not hold the old one's values."""
     kernel = kernel_with()
     tree = kernel.tree
     writer = DirectWriter(tree, Executor(tree))
-    writer.put({"cpu.weight": "59"}, CONTAINER)
-    kernel.files[f"{CONTAINER}/cpu.weight"] = "1"
-    writer.put({"cpu.weight": "59"}, CONTAINER)
-    assert kernel.files[f"{CONTAINER}/cpu.weight"] == "1"
-    writer.forget(POD)
-    writer.put({"cpu.weight": "59"}, CONTAINER)
-    assert kernel.files[f"{CONTAINER}/cpu.weight"] == "59"
+    for forget, held in ((False, "1"), (True, "59")):
+        submitting(writer)
+        kernel.files[f"{CONTAINER}/cpu.weight"] = "1"
+        if forget:
+            writer.forget(POD)
+        submitting(writer)
+        assert kernel.files[f"{CONTAINER}/cpu.weight"] == held
+
+
+def test_what_the_runtime_may_have_written_is_always_read() -> None:
+    """A cached value counts for submitted ones alone, and not for `fresh` ones."""
+    kernel = kernel_with()
+    tree = kernel.tree
+    writer, path = DirectWriter(tree, Executor(tree)), f"{CONTAINER}/cpu.weight"
+    for again in (
+        lambda: writer.put({"cpu.weight": "59"}, CONTAINER),
+        lambda: setattr(writer, "refresh_s", 0.0),
+    ):
+        submitting(writer)
+        kernel.files[path] = "1"
+        submitting(writer)
+        assert kernel.files[path] == "1"
+        again()
+        submitting(writer)
+        assert kernel.files[path] == "59"
+    writer.refresh_s = 60.0
+    submitting(writer)
+    kernel.files[path] = "1"
+    submitting(writer)
+    assert kernel.files[path] == "1"
+    submitting(writer, fresh=True)
+    assert kernel.files[path] == "59"
+
+
+def test_submitted_files_wait_for_the_queue() -> None:
+    """`done` gets the outcomes of all files at once, and each is counted."""
+    kernel = kernel_with()
+    executor = Executor(kernel.tree)
+    queue = WriteQueue(executor, limit=1)
+    writer = DirectWriter(kernel.tree, executor, queue=queue)
+    first = submitting(writer, "58")
+    last = submitting(writer, "59")
+    no = {"allowed": lambda: True, "done": first.extend}
+    for files, cgroup in (
+        ({"pids.max": "7"}, CONTAINER),
+        ({"pids.max": "7"}, POD),
+        ({}, CONTAINER),
+    ):
+        assert not writer.submit(files, cgroup, **no)  # type: ignore[arg-type] # both fit
+    assert kernel.writes == []
+    assert queue.write_next()
+    assert kernel.writes == [(f"{CONTAINER}/cpu.weight", "59")]
+    assert [o.status for o in (*first, *last)] == [Status.SUPERSEDED, Status.WRITTEN]
+    assert writer.counts == {
+        ("cpu.weight", "superseded"): 1,
+        ("cpu.weight", "written"): 1,
+    }
+
+
+def test_a_writer_whose_queue_does_not_end_keeps_its_journal(tmp_path: Path) -> None:
+    """The thread that writes may still need it."""
+    kernel = kernel_with()
+    with Journal(str(tmp_path)) as journal:
+        executor = Executor(kernel.tree, journal=journal)
+        writer = DirectWriter(kernel.tree, executor, journal)
+        writer.end_queue = lambda: False
+        writer.close()
+        assert writer.put({"cpu.weight": "59"}, CONTAINER)[0].ok
 
 
 def test_a_failed_write_does_not_stop_the_others() -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.policies import PolicyNode
 from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.engine.policy_settings import ContainerPolicies
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from nriplugin.engine.policies import PolicyAnswer
 
 ON = "quotaBurst: {enabled: true, percent: 150, periodSeconds: null}"
 OFF = "{}"
@@ -94,6 +99,18 @@ def test_a_resize_during_a_burst_wins() -> None:
     assert (node.quota(), node.quota(POD)) == (80000, 80000)
 
 
+def test_a_resize_to_the_very_value_of_the_burst_wins() -> None:
+    """The files do not change then, but what they go back to does."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.set_quota(POD, "75000 100000")
+    node.set_quota(CONTAINER, "75000 100000")
+    node.know(CONTAINER, "75000 100000")
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (75000, 75000)
+
+
 def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None:
     """By the record and the journal, before it asks any policy."""
     with Journal(str(tmp_path)) as journal:
@@ -103,6 +120,24 @@ def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None
     with Journal(str(tmp_path)) as journal:
         after = PolicyNode(OFF, kernel=node.kernel, journal=journal, state=tmp_path)
     assert (after.quota(), after.quota(POD)) == (50000, 50000)
+
+
+def test_a_silent_process_leaves_the_values_of_the_other_one_alone(
+    tmp_path: Path,
+) -> None:
+    """Until it has to answer itself."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+        silent = PolicyNode(
+            ON, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+        )
+        throttled(silent, 2)
+        assert node.quota() == 72000
+        silent.plans.set_silent(False)
+        silent.look()
+        assert (node.quota(), node.quota(POD)) == (50000, 50000)
+        assert not (tmp_path / "policies.json").exists()
 
 
 def test_what_another_program_wrote_stays() -> None:
@@ -148,3 +183,103 @@ def test_the_annotation_switches_it_off_for_one_container() -> None:
     raised = PolicyNode(ON, annotations={key: "120%"})
     throttled(raised, 5)
     assert raised.quota() == 60000
+
+
+def test_two_containers_of_a_pod_share_its_growth() -> None:
+    """The pod grows by the sum, and shrinks by the part of one that ends."""
+    node = PolicyNode(ON, pod_quota="100000 100000")
+    other = f"{POD}/{'fedcba9876543210' * 4}"
+    node.add(other, "25000 50000", "side")
+    node.look()
+    node.runs(0.5, throttled=90)
+    node.runs(0.5, throttled=90, cgroup=other)
+    node.look()
+    # 10000 per 100000, and 5000 per 50000, which is as much.
+    assert (node.quota(), node.quota(other), node.quota(POD)) == (60000, 30000, 120000)
+    node.inventory.drop(other.rpartition("/")[2])
+    node.kernel.remove(other)
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (72000, 122000)
+
+
+def test_a_burst_above_the_quota_that_goes_back_is_lowered_with_it() -> None:
+    """The kernel refuses a quota below the burst."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.kernel.files[f"{POD}/cpu.max.burst"] = "70000"
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+    assert node.kernel.files[f"{POD}/cpu.max.burst"] == "50000"
+
+
+def test_a_busy_node_takes_everything_back() -> None:
+    """At `nodeCpuPercent`, which is 80 here."""
+    node = PolicyNode(ON)
+    throttled(node, 3)
+    node.runs(0.5, throttled=90)
+    node.look(node_cpu=0.85)
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
+def test_a_container_that_the_runtime_is_changing_is_left_alone() -> None:
+    """The next interval comes back to it; the end of the process does not wait."""
+    node = PolicyNode(ON)
+    throttled(node)
+    node.pending._starting[CONTAINER.rpartition("/")[2]] = ()
+    throttled(node, 2)
+    assert node.quota() == 60000
+    node.policies.end()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
+def test_a_defect_of_a_policy_takes_its_values_back() -> None:
+    """It is counted, and the loop goes on."""
+
+    def fail(*_: Any) -> PolicyAnswer:
+        raise ZeroDivisionError
+
+    node = PolicyNode(ON)
+    throttled(node)
+    [state] = node.policies._states.values()
+    [one] = state.policies.on
+    broken = one._replace(policy=one.policy._replace(decide=fail))
+    state.policies = ContainerPolicies((broken,))
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+    assert node.policies.counts.actions["quotaBurst", "failed"] == 1
+
+
+def test_without_its_record_nothing_is_raised(tmp_path: Path) -> None:
+    """After a crash nobody could tell whose value it is."""
+    with Journal(str(tmp_path)) as journal:
+        (tmp_path / "policies.json.new").mkdir()
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+        assert node.quota() == 50000
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([1, 2]),
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, 0.3, 0.5, 0.75]),
+            st.sampled_from([0, 0, 5, 90]),
+            st.sampled_from([0.1, 0.1, 0.75, 0.9]),
+        ),
+        max_size=12,
+    ),
+)
+def test_whatever_happens_everything_is_back_when_it_is_switched_off(
+    version: int, intervals: list[tuple[float, int, float]]
+) -> None:
+    """And the quota is within its bounds all the time."""
+    node = PolicyNode(ON.replace("null", "20"), version)
+    for cpus, cut, busy in intervals:
+        node.runs(cpus, cut)
+        node.look(node_cpu=busy)
+        assert 50000 <= node.quota() == node.quota(POD) <= 75000
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)

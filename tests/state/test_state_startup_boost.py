@@ -9,6 +9,8 @@ from support.policies import PolicyNode
 from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.state.inventory import Inventory
+from nriplugin.state.policy_starts import ContainerStarts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,10 +76,10 @@ def test_after_a_crash_the_next_process_ends_it(tmp_path: Path) -> None:
 
 
 def test_ended_containers_are_forgotten() -> None:
-    """Nothing is kept about their starts."""
-    node = PolicyNode(ON)
-    name = CONTAINER.rpartition("/")[2]
-    node.start()
-    node.inventory.drop(name)
-    node.look()
-    assert name not in node.policies._started
+    """A container of the same name that starts later has a start of its own."""
+    inventory = Inventory()
+    starts = ContainerStarts(inventory)
+    starts.wanted = True
+    starts.note("c1", 1.0)
+    starts.forget_ended()
+    assert starts.age_s("c1", 2.0) is None

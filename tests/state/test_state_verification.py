@@ -10,12 +10,13 @@ from nriplugin.config import parse_config
 from nriplugin.node.observe import differing
 from nriplugin.state.decision_summary import DecisionSummary
 from nriplugin.state.inventory import ContainerEntry
-from nriplugin.state.repair_backoff import CALM_S, WAITS_S, RepairBackoff
+from nriplugin.state.repair_backoff import CALM_S, WAITS_S, Attempt, RepairBackoff, Way
 from nriplugin.state.verification import ShadowCounts
 from nriplugin.state.verifier import values_to_compare
 
 NOTHING = DecisionSummary("", (), (), ())
 CPU = {"cpu.max": "max"}
+OPEN = {"cpu.max": Attempt(Way.DIRECT, "7")}
 
 
 def attempts_until(backoff: RepairBackoff, end_s: int) -> list[int]:
@@ -23,7 +24,7 @@ def attempts_until(backoff: RepairBackoff, end_s: int) -> list[int]:
     tried = []
     for now in range(end_s):
         for _ in backoff.due("c1", CPU, now):
-            backoff.tried("c1", CPU, now)
+            backoff.tried("c1", CPU, now, OPEN)
             tried.append(now)
     return tried
 
@@ -61,7 +62,7 @@ def test_a_new_decision_begins_anew_even_with_the_same_value() -> None:
 def test_a_file_that_kept_its_value_for_long_begins_anew() -> None:
     """A program that changes it once a day is not fighting."""
     backoff = RepairBackoff()
-    backoff.tried("c1", CPU, 0.0)
+    backoff.tried("c1", CPU, 0.0, OPEN)
     backoff.held("c1", (), CALM_S - 1)
     assert backoff.due("c1", CPU, 1.0) == []
     backoff.held("c1", (), CALM_S)
@@ -76,12 +77,12 @@ def test_a_file_that_has_drifted_all_the_time_is_not_forgotten() -> None:
     assert backoff.due("c1", CPU, 10 * CALM_S) == []
 
 
-def test_what_was_left_to_the_runtime_is_reported_once() -> None:
+def test_an_attempt_whose_result_is_open_is_reported_once() -> None:
     """Each attempt has one outcome."""
     backoff = RepairBackoff()
-    backoff.tried("c1", CPU, 0.0, sent=True)
-    assert backoff.take_sent("c1", ["cpu.max", "memory.max"]) == ["cpu.max"]
-    assert backoff.take_sent("c1", ["cpu.max"]) == []
+    backoff.tried("c1", CPU, 0.0, OPEN)
+    assert backoff.take_open("c1", ["cpu.max", "memory.max"]) == OPEN
+    assert backoff.take_open("c1", ["cpu.max"]) == {}
     backoff.keep_only(())
     assert backoff.due("c1", CPU, 0.0) == ["cpu.max"]
 

@@ -38,3 +38,15 @@ def file_in(version: int, root: Path, cgroup: str, file: str) -> Path:
     """Return the path of a cgroup's file on the machine."""
     top = root / file.partition(".")[0] if version == 1 else root
     return top / cgroup.strip("/") / file
+
+
+def machine(tmp_path: Path) -> None:
+    """Make the files of /proc and /sys that have a machine's capacity."""
+    for path, text in {
+        "proc/meminfo": "MemTotal: 8388608 kB\nSwapTotal: 0 kB\n",
+        "sys/devices/system/cpu/online": "0-3\n",
+        "proc/sys/kernel/pid_max": "32768\n",
+        "proc/sys/kernel/threads-max": "60000\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)

@@ -41,7 +41,7 @@ def explain(
     )
     return [
         {each["name"]: _files(each) for each in pod["containers"]}
-        for pod in json.loads(done.stdout)
+        for pod in json.loads(done.stdout)["pods"]
     ]
 
 

@@ -97,7 +97,7 @@ class Kubelet:
         explained = self.machine.check(
             "nriplugin", "explain", "--json", "-", stdin=text
         )
-        pods: list[Any] = json.loads(explained)
+        pods: list[Any] = json.loads(explained)["pods"]
         return pods
 
     @contextmanager

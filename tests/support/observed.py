@@ -66,7 +66,7 @@ CASES = [
     ("besteffort", "runc"),
     ("mixed", "crun"),
 ]
-# On cgroup v1 the plugin is inactive, whatever the pod's class.
+# On cgroup v1 the plugin sends nothing, whatever the pod's class.
 CASES_V1 = [("burstable", "runc"), ("mixed", "crun")]
 
 

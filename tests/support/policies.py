@@ -51,12 +51,14 @@ class PolicyNode:
         journal: Journal | None = None,
         state: Path | None = None,
         writable: bool = True,
+        silent: bool = False,
     ) -> None:
         self.kernel = kernel or Kernel(version)
         self.tree = self.kernel.tree
         self.trace: list[tuple[str, str]] = []
         self.background = ByHand()
         self.plans = CurrentPlan(NODE._replace(cgroup_version=2))
+        self.plans.set_silent(silent)
         self.inventory = Inventory()
         self.events = EventLog()
         self.pending = PendingWrites(self.inventory, self.background, None, self.events)
@@ -72,6 +74,7 @@ class PolicyNode:
             host_root="/nowhere",
         )
         self.now_s = 0.0
+        self.stalled_us = 0
         self.policies.sampler.clock = lambda: self.now_s
         self.policies.sampler.cpu_ticks = lambda: self.ticks
         self.ticks = (0, 0)
@@ -118,6 +121,50 @@ class PolicyNode:
                 numbers=f"1024,{us},{period},",
                 started=True,
             )
+        )
+
+    def give(self, cgroup: str = CONTAINER, **files: str) -> None:
+        """Decide values of a container and write them, as the runtime does.
+
+        An underscore in a name stands for the point of the file's name.
+        """
+        named = {name.replace("_", ".", 1): value for name, value in files.items()}
+        for file, value in named.items():
+            self.kernel.files[f"{cgroup}/{file}"] = value
+        entry = self.inventory.get(cgroup.rpartition("/")[2])
+        assert entry is not None
+        self.inventory.put(entry._replace(files={**entry.files, **named}))
+
+    def uses(
+        self,
+        use: int,
+        *,
+        held: int = 0,
+        stalled: float = 0.0,
+        refaults: int = 0,
+        cgroup: str = CONTAINER,
+    ) -> None:
+        """Let a container use so many bytes, all of them page cache.
+
+        How often it was held back at memory.high, for how many seconds no task of it
+        could run, and how many pages were read again is added to what was counted.
+        """
+        files, tree = self.kernel.files, self.tree
+        events = tree.get(Type.MEMORY_EVENTS, cgroup)
+        events["high"] += held
+        stat = tree.get(Type.MEMORY_STAT, cgroup)
+        stat["workingset_refault_file"] = (
+            stat.get("workingset_refault_file", 0) + refaults
+        )
+        stat |= {"inactive_file": use, "active_file": 0}
+        for file, counts in (("memory.events", events), ("memory.stat", stat)):
+            text = "\n".join(f"{name} {value}" for name, value in counts.items())
+            files[f"{cgroup}/{file}"] = text
+        files[f"{cgroup}/memory.current"] = str(use)
+        self.stalled_us += int(stalled * 1e6)
+        averages = "avg10=0.00 avg60=0.00 avg300=0.00"
+        files[f"{cgroup}/memory.pressure"] = "\n".join(
+            f"{kind} {averages} total={self.stalled_us}" for kind in ("some", "full")
         )
 
     def set_quota(self, cgroup: str, quota: str) -> None:

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.files import CGROUP2_MAGIC, CGROUP_MAGIC, LocalFiles
 from nriplugin.cgroup.locate.driver import DetectedDriver, detect_driver
-from nriplugin.cgroup.locate.mounts import MOUNTINFO, Mounts, parse_mountinfo
+from nriplugin.cgroup.locate.mounts import (
+    MOUNTINFO,
+    NO_MOUNTS,
+    Mounts,
+    parse_mountinfo,
+)
 from nriplugin.cgroup.locate.node_paths import NodePaths
 from nriplugin.cgroup.locate.paths import Driver
 from nriplugin.cgroup.locate.version import (
@@ -140,7 +145,7 @@ def detect_node(
     host = (host_root or environ.get(ENV_HOST_ROOT) or "/").rstrip("/")
     root = cgroup_root.rstrip("/") if cgroup_root else _cgroup_root(host)
     version = detect_version(environ, root)
-    mounts = _mounts(root, host or "/")
+    mounts = find_mounts(root, host or "/")
     plain = cgroup_root is not None and not mounts.hierarchies and _is_plain(root)
     if plain and not assumed_version(environ):
         # Ordinary files have no file system type that tells the version; only v2's root
@@ -171,13 +176,13 @@ def _is_plain(root: str) -> bool:
     return False
 
 
-def _mounts(root: str, host: str) -> Mounts:
+def find_mounts(root: str, host: str) -> Mounts:
     """Return v1's controllers below the root, and cgroup2 anywhere below the host."""
     try:
         with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
     except OSError:
-        return Mounts({}, ())
+        return NO_MOUNTS
     controllers = parse_mountinfo(text, root).hierarchies
     return Mounts(controllers, parse_mountinfo(text, host).unified)
 

@@ -32,6 +32,9 @@ class Mounts(NamedTuple):
     unified: tuple[str, ...]
 
 
+NO_MOUNTS = Mounts({}, ())
+
+
 def parse_mountinfo(text: str, below: str = "/") -> Mounts:
     """Return the cgroup mounts at or below a directory.
 

@@ -18,10 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nriplugin.errors import CgroupError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Self
 
+    from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.types.contents import Content, Given
+
+    Updater = Callable[[Files, str, str], None]
+    SupportCheck = Callable[[Files], "Support"]
 
 
 class Type(StrEnum):
@@ -166,6 +170,16 @@ class Resource(NamedTuple):
             ) from None
 
 
+class Support(NamedTuple):
+    """Whether a kernel has a file, and what that was concluded from."""
+
+    supported: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.supported
+
+
 class Registry:
     """The resources of one cgroup version, by type."""
 
@@ -176,6 +190,8 @@ class Registry:
 
         self.version = version
         self._resources: dict[str, Resource] = {}
+        self._updaters: dict[str, Updater] = {}
+        self._checks: dict[str, SupportCheck] = {}
         for resource in known_resources(version):
             self.add(resource)
 
@@ -193,6 +209,40 @@ class Registry:
                 f"{resource.type}: version {resource.version}, expected {self.version}"
             )
         self._resources[resource.type] = resource
+
+    def register(
+        self,
+        type: str,
+        *,
+        update: Updater | None = None,
+        check_supported: SupportCheck | None = None,
+    ) -> None:
+        """Have a type written, or its support found out, in a way of its own.
+
+        Args:
+            type: the type, which has to be in the registry.
+            update: writes a content to the file at a path, in place of one plain write;
+                it raises CgroupError for what the kernel answers.
+            check_supported: says whether this node has the type, in place of a look at
+                the file; it is asked once per tree. The executor does not touch the
+                files of a type that is not supported.
+
+        Raises:
+            ConfigError: this version has no such type.
+        """
+        self.get(type)
+        if update is not None:
+            self._updaters[type] = update
+        if check_supported is not None:
+            self._checks[type] = check_supported
+
+    def updater(self, type: str) -> Updater | None:
+        """Return what was registered to write a type, if anything was."""
+        return self._updaters.get(type)
+
+    def support_check(self, type: str) -> SupportCheck | None:
+        """Return what was registered to find out about a type, if anything was."""
+        return self._checks.get(type)
 
     def get(self, type: str) -> Resource:
         """Return the resource of a type.

@@ -6,25 +6,15 @@ node's cgroup version, so that the same call reads or sets the same thing on v1 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from nriplugin.cgroup.types.registry import Registry
+from nriplugin.cgroup.types.registry import Registry, Support
 from nriplugin.errors import CgroupError
 
 if TYPE_CHECKING:
     from nriplugin.cgroup.files import Files
     from nriplugin.cgroup.types.contents import Given
     from nriplugin.cgroup.types.registry import Resource
-
-
-class Support(NamedTuple):
-    """Whether a kernel has a file, and what that was concluded from."""
-
-    supported: bool
-    reason: str
-
-    def __bool__(self) -> bool:
-        return self.supported
 
 
 class Tree:
@@ -46,6 +36,23 @@ class Tree:
         """
         return self.registry.get(type).path(cgroup)
 
+    def file_path(self, cgroup: str, file: str) -> str:
+        """Return the path of a cgroup's file, given by its own name.
+
+        On v1 a file is in the hierarchy of the controller that its name begins with.
+        """
+        if self.version == 1:
+            return f"/{file.partition('.')[0]}{cgroup}/{file}"
+        return f"{cgroup}/{file}"
+
+    def exists(self, cgroup: str) -> bool:
+        """Whether there is a cgroup.
+
+        Raises:
+            CgroupError: that cannot be found out.
+        """
+        return self.files.exists(self._directory(cgroup))
+
     def supported(self, type: str, cgroup: str) -> Support:
         """Say whether this kernel has the file; the answer is remembered per type.
 
@@ -54,8 +61,12 @@ class Tree:
         """
         known = self._support.get(type)
         if known is None:
-            resource = self.registry.get(type)
-            known, lasting = self._look(resource, cgroup)
+            resource, lasting = self.registry.get(type), True
+            check = self.registry.support_check(type)
+            if check is not None:
+                known = check(self.files)
+            else:
+                known, lasting = self._look(resource, cgroup)
             if lasting:
                 self._support[type] = known
         return known
@@ -95,8 +106,11 @@ class Tree:
 
     def children(self, cgroup: str) -> list[str]:
         """Return the names of the cgroups directly below a cgroup, sorted."""
+        return self.files.children(self._directory(cgroup))
+
+    def _directory(self, cgroup: str) -> str:
         # On v1 every hierarchy has the kubelet's cgroups; every node has that of cpu.
-        return self.files.children(f"/cpu{cgroup}" if self.version == 1 else cgroup)
+        return f"/cpu{cgroup}" if self.version == 1 else cgroup
 
     def _look(self, resource: Resource, cgroup: str) -> tuple[Support, bool]:
         """Return the answer, and whether it holds for every cgroup of this kernel."""

@@ -35,8 +35,8 @@ class Cache:
     def __init__(
         self, registry: Registry, refresh_s: float, clock: Callable[[], float]
     ) -> None:
+        self.refresh_s = refresh_s
         self._registry = registry
-        self._refresh_s = refresh_s
         self._clock = clock
         self._values: dict[str, _CachedValue] = {}
         self._keys: dict[str, set[str]] = {}  # cgroup -> its keys in _values
@@ -48,7 +48,7 @@ class Cache:
         self, latest: dict[str, Update], cacheable: bool
     ) -> tuple[dict[str, Outcome], list[Update]]:
         """Return the outcomes of updates that are cached, and the other updates."""
-        if not cacheable:
+        if not cacheable or self.refresh_s <= 0:
             return {}, list(latest.values())
         now, values = self._clock(), self._values
         outcomes: dict[str, Outcome] = {}
@@ -67,9 +67,9 @@ class Cache:
 
     def remember(self, change: Change, held: str) -> None:
         """Note that a file was given its content, and what it holds since."""
-        if not change.updates or self._refresh_s <= 0:
+        if not change.updates or self.refresh_s <= 0:
             return
-        expires = self._clock() + self._refresh_s
+        expires = self._clock() + self.refresh_s
         keys = self._keys.setdefault(change.cgroup, set())
         for update in change.updates:
             skipped = Outcome(
@@ -110,9 +110,16 @@ class Cache:
 
     def drop(self, change: Change) -> None:
         """Drop all values of one file."""
-        keys = self._keys.get(change.cgroup, set())
+        self._drop_in(self._keys.get(change.cgroup, set()), change.path)
+
+    def drop_path(self, path: str) -> None:
+        """Drop all values of one file, whose cgroup is not known."""
+        for keys in self._keys.values():
+            self._drop_in(keys, path)
+
+    def _drop_in(self, keys: set[str], path: str) -> None:
         for key in [*keys]:
-            if self._values[key].skipped.path == change.path:
+            if self._values[key].skipped.path == path:
                 keys.discard(key)
                 del self._values[key]
 

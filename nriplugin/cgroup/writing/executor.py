@@ -16,8 +16,8 @@ An executor may be used by several threads. One lock is held for the whole of a 
 so that two leveled updates never interleave. A caller whose values depend on files that
 it reads holds the same lock over reading and writing: `with executor.exclusive():`. A
 write to a memory limit may block for as long as the kernel reclaims, so a thread that
-must not wait needs an executor of its own. Executors of other processes are excluded by
-the journal that they share.
+must not wait hands its updates to an `WriteQueue`. Executors of other processes are
+excluded by the journal that they share.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.cgroup.writing.leveled import downwards, upwards
 from nriplugin.cgroup.writing.merging import MERGES
 from nriplugin.cgroup.writing.planning import UpdatePlan
-from nriplugin.cgroup.writing.updates import Outcome, Status
+from nriplugin.cgroup.writing.updates import REFRESH_S, Outcome, Status
 from nriplugin.cgroup.writing.write_order import lift_quotas, needed
 from nriplugin.errors import JournalError
 
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.cgroup.writing.journal_entries import OriginalsJournal
     from nriplugin.cgroup.writing.updates import Change, Update, Writer
-
-REFRESH_S = 60.0
 
 # The kubelet removes a pod's cgroup long after its sandbox ended, so `forget` finds it
 # still there and keeps its rows. After this many calls all rows of the journal are
@@ -98,6 +96,27 @@ class Executor:
                     held.enter_context(self._journal.exclusive())
             yield
 
+    @property
+    def refresh_s(self) -> float:
+        """For how long a written value counts without looking at the file."""
+        return self._cache.refresh_s
+
+    @refresh_s.setter
+    def refresh_s(self, seconds: float) -> None:
+        self._cache.refresh_s = seconds
+
+    def check(self, update: Update) -> None:
+        """Refuse an update whose type is not in the registry.
+
+        Raises:
+            ConfigError: it is not.
+        """
+        self._tree.registry.get(update.type)
+
+    def path_of(self, update: Update) -> str:
+        """Return the path of the file that an update is about."""
+        return self._tree.path(update.type, update.cgroup)
+
     def update(self, update: Update, cacheable: bool = True) -> Outcome:
         """Write one value, unless the file holds it.
 
@@ -107,18 +126,28 @@ class Executor:
         return self.update_batch((update,), cacheable)[0]
 
     def update_batch(
-        self, updates: Iterable[Update], cacheable: bool = True
+        self,
+        updates: Iterable[Update],
+        cacheable: bool = True,
+        *,
+        fresh: bool = False,
     ) -> list[Outcome]:
         """Write values in the order given; of several with one key, only the last.
 
         Within a cgroup, the kernel's rules about order come first (write_order.py).
+
+        Args:
+            updates: the values.
+            cacheable: whether a file that holds its value is left alone.
+            fresh: whether every file is read first, whatever the cache says. For files
+                that another program may just have written.
 
         Raises:
             ConfigError: a type is not in the registry; nothing is written.
         """
         latest = {update.key: update for update in updates}
         with self._lock:
-            outcomes, rest = self._cache.look_up(latest, cacheable)
+            outcomes, rest = self._cache.look_up(latest, cacheable and not fresh)
             if not rest:  # the usual case: every value is in the cache
                 return list(outcomes.values())
             plan = UpdatePlan(self._tree, self._file_writer, [rest])
@@ -127,21 +156,26 @@ class Executor:
         return [outcomes[key] for key in latest]
 
     def leveled_update_batch(
-        self, levels: Sequence[Sequence[Update]], cacheable: bool = True
+        self,
+        levels: Sequence[Sequence[Update]],
+        cacheable: bool = True,
+        *,
+        fresh: bool = False,
     ) -> list[Outcome]:
         """Write a branch of the tree, given from the top down.
 
         From the top down, parents first get the merge of what they hold and what they
         are to hold; from the bottom up, every cgroup then gets its exact value (see
         leveled.py and merging.py). So no cgroup is ever too large for its parent. A
-        file that holds its value is not written, cacheable or not.
+        file that holds its value is not written, cacheable or not. `fresh` is as for
+        `update_batch`.
 
         Raises:
             ConfigError: a type is not in the registry; nothing is written.
         """
         latest = {update.key: update for level in levels for update in level}
         with self._lock:
-            outcomes, rest = self._cache.look_up(latest, cacheable)
+            outcomes, rest = self._cache.look_up(latest, cacheable and not fresh)
             if not rest:
                 return list(outcomes.values())
             asked = {update.key: update for update in rest}
@@ -159,6 +193,11 @@ class Executor:
             self._carry_out(plan, lambda: self._write_levels(plan))
         outcomes |= plan.outcomes
         return [outcomes[key] for key in latest]
+
+    def note_change(self, path: str) -> None:
+        """Take note that another program has written to a file."""
+        with self._lock:
+            self._cache.drop_path(path)
 
     def forget(self, cgroup: str) -> None:
         """Drop the cached values of a cgroup that ended, and of those below it.

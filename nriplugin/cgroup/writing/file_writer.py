@@ -128,6 +128,10 @@ class FileWriter:
 
     def _write_file(self, change: Change) -> None:
         files, file = self._tree.files, change.resource.file
+        update = self._tree.registry.updater(change.resource.type)
+        if update is not None:
+            update(files, change.path, change.content)
+            return
         for text in writes(file, change.content):
             try:
                 files.write(change.path, text)

@@ -67,7 +67,8 @@ class UpdatePlan:
             self.levels.append([])
             for update, resource in level:
                 try:
-                    self._add(update, resource)
+                    if not self._is_unsupported(update, resource):
+                        self._add(update, resource)
                 except CgroupError as exc:
                     result = self._file_writer.failed(resource, update.cgroup, exc)
                     self._decide(update, resource, result.status, result.reason, exc)
@@ -86,6 +87,16 @@ class UpdatePlan:
             for update, resource in level:
                 if update.key not in self.outcomes:
                     self._decide(update, resource, Status.REFUSED, reason)
+
+    def _is_unsupported(self, update: Update, resource: Resource) -> bool:
+        """Give an update its outcome if its type was registered with a check."""
+        if self._tree.registry.support_check(update.type) is None:
+            return False
+        support = self._tree.supported(update.type, update.cgroup)
+        if support:
+            return False
+        self._decide(update, resource, Status.UNSUPPORTED, support.reason)
+        return True
 
     def _add(self, update: Update, resource: Resource) -> None:
         path = resource.path(update.cgroup)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.tree import Tree
 
 
+# For how long a value that was written counts as held, unless a caller chooses another
+# time. Koordlet takes the same.
+REFRESH_S = 60.0
+
+
 class Writer(Protocol):
     """Asked before a file is written: systemd, for the cgroups that are its units."""
 
@@ -159,6 +164,8 @@ class Status(StrEnum):
     UNSUPPORTED = "unsupported"  # this node has no such file
     REFUSED = "refused"  # the journal could not store the original value
     FAILED = "failed"
+    SUPERSEDED = "superseded"  # a later value of the same file took its place
+    DROPPED = "dropped"  # it waited in a queue, and is not to be written any more
 
 
 class Outcome(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from nriplugin.daemon.restoring import restore
 from nriplugin.daemon.status import configuration_status, status_of
 from nriplugin.daemon.why import why_of
 from nriplugin.errors import ConfigError, NRIPluginError
-from nriplugin.explain import explain_pods
+from nriplugin.explain import explain_pods, explained_document
 
 if TYPE_CHECKING:
     from nriplugin.daemon.process import DaemonProcess
@@ -80,8 +79,9 @@ class ControlService:
             *(found.pods, _SOURCE, plan.config, plan.facts, found.groups),
             checkpoint=lifecycle.requests.known,
         )
-        plain = [dataclasses.asdict(pod) for pod in explained]
-        return control.ExplainResponse(json=json.dumps(plain, indent=2))
+        skipped = [f"{one.kind} {one.name}" for one in found.skipped]
+        document = explained_document(explained, found.groups, skipped)
+        return control.ExplainResponse(json=json.dumps(document, indent=2))
 
     def reload(self, request: control.ReloadRequest) -> control.ReloadResponse:
         """Read the configuration file again."""

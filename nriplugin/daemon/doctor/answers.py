@@ -6,13 +6,12 @@ nobody is asked, and the checks say only whether a process listens.
 
 from __future__ import annotations
 
-import os
 import socket
-import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
+from nriplugin.daemon.doctor.cri_sockets import is_socket
 from nriplugin.errors import NRIPluginError
 from nriplugin.sockets import target_of
 
@@ -52,14 +51,6 @@ def dial(path: str) -> str:
         except OSError as exc:
             return exc.strerror or str(exc)
     return LISTENING
-
-
-def is_socket(path: str) -> bool:
-    """Whether there is a socket at a path."""
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
 
 
 def ask(control: str | None, cri_sockets: Sequence[str]) -> Answers:

@@ -55,9 +55,10 @@ def _version(host: ExaminedHost) -> CheckFinding:
     text = f"cgroup v1: {version.evidence}."
     if version.hybrid:
         text = f"cgroup v1 with a hybrid hierarchy: {version.hybrid}."
-    return problem(
+    return warning(
         "cgroup-version",
-        f"{text} nriplugin registers and changes nothing on such a node.",
+        f"{text} nriplugin does direct writes only on such a node: CPU burst and QoS "
+        "levels, where they are on. Everything else is as without it.",
         "Boot the node with cgroup v2: systemd.unified_cgroup_hierarchy=1 on the "
         "kernel's command line, or an operating system that has it by default.",
     )

@@ -11,7 +11,12 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.daemon.doctor.answers import LISTENING, ask, dial, is_socket
+from nriplugin.daemon.doctor.answers import LISTENING, ask, dial
+from nriplugin.daemon.doctor.cri_sockets import (
+    CRI_SOCKETS,
+    find_cri_sockets,
+    is_socket,
+)
 from nriplugin.daemon.doctor.host_files import HostFiles
 from nriplugin.daemon.doctor.processes import daemon_command, processes_in
 from nriplugin.daemon.doctor.runtime_files import (
@@ -27,7 +32,6 @@ from nriplugin.daemon.doctor.unix_sockets import listeners_in
 from nriplugin.engine.runtimes import parse_version
 from nriplugin.errors import ConfigError
 from nriplugin.node.kubelet import read_kubelet
-from nriplugin.sockets import SCHEME
 
 if TYPE_CHECKING:
     from nriplugin.cgroup.locate.detect import DetectedNode
@@ -37,12 +41,6 @@ if TYPE_CHECKING:
     from nriplugin.daemon.doctor.runtime_files import RuntimeSettings
     from nriplugin.node.kubelet import NodeKubelet
 
-# The CRI sockets of containerd, of CRI-O, and of containerd in k3s.
-CRI_SOCKETS = {
-    "/run/containerd/containerd.sock": CONTAINERD,
-    "/run/crio/crio.sock": CRIO,
-    "/run/k3s/containerd/containerd.sock": CONTAINERD,
-}
 # containerd 2.0.0 to 2.0.3 call themselves so.
 NAMES_IN_NRI = {"v2": CONTAINERD}
 PROGRAMS = {"containerd": CONTAINERD, "crio": CRIO}
@@ -100,16 +98,8 @@ class ExaminedHost:
     @cached_property
     def cri_sockets(self) -> dict[str, str]:
         """Return path on the host -> path for this process, of CRI sockets."""
-        endpoint = self.kubelet.settings.runtime_endpoint.removeprefix(SCHEME)
-        paths = [*CRI_SOCKETS]
-        if endpoint.startswith("/"):
-            paths.insert(0, endpoint)
-        found: dict[str, str] = {}
-        for path in paths:
-            here = self.files.path(path)
-            if is_socket(here) and here not in found.values():
-                found[path] = here
-        return found
+        endpoint = self.kubelet.settings.runtime_endpoint
+        return find_cri_sockets(self.files, endpoint)
 
     @cached_property
     def answers(self) -> Answers:

@@ -106,6 +106,10 @@ class RuntimeClient:
 
     def ready_pods(self) -> list[str]:
         """Return the IDs of the pod sandboxes that are ready, so not stopped."""
+        return [pod.id for pod in self.ready_sandboxes()]
+
+    def ready_sandboxes(self) -> list[cri_pb2.PodSandbox]:
+        """Return the pod sandboxes that are ready, so not stopped."""
         from nriplugin.api import cri_pb2
 
         response = self._call(
@@ -115,10 +119,17 @@ class RuntimeClient:
             self._timeout_s,
         )
         ready = cri_pb2.SANDBOX_READY
-        return [pod.id for pod in response.items if pod.state == ready]
+        return [pod for pod in response.items if pod.state == ready]
 
     def live_containers(self) -> list[cri_pb2.Container]:
         """Return all containers that are created or running."""
+        from nriplugin.api import cri_pb2
+
+        live = cri_pb2.CONTAINER_CREATED, cri_pb2.CONTAINER_RUNNING
+        return [one for one in self.containers() if one.state in live]
+
+    def containers(self) -> list[cri_pb2.Container]:
+        """Return all containers that the runtime has, those that have ended, too."""
         from nriplugin.api import cri_pb2
 
         response = self._call(
@@ -127,8 +138,7 @@ class RuntimeClient:
             cri_pb2.ListContainersResponse,
             self._timeout_s,
         )
-        live = cri_pb2.CONTAINER_CREATED, cri_pb2.CONTAINER_RUNNING
-        return [one for one in response.containers if one.state in live]
+        return list(response.containers)
 
     def pod_status(self, sandbox_id: str) -> cri_pb2.PodSandboxStatusResponse:
         """Return a pod's status with its verbose part, which has the OCI spec."""

@@ -1,8 +1,8 @@
 """The CRI door as a whole: the proxy, the discovery, and the watch over the runtime.
 
-On a cgroup v1 node all calls are forwarded unchanged, because a runtime there fails
-the creation of containers with cgroup v2 files. On a cgroup v2 node the Interceptor
-reads and rewrites some of them (interception.py).
+The Interceptor reads and rewrites some of the calls (interception.py). On a cgroup v1
+node it reads them and forwards all of them unchanged, because a runtime there fails the
+creation of containers with cgroup v2 files.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from nriplugin.doors.cri.runtime_watch import (
 )
 from nriplugin.sockets import claimed, target_of
 from nriplugin.state.events import EventKind
+from nriplugin.state.lifecycle import log_direct_only
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nriplugin.config import Config
     from nriplugin.request_stats import RequestStats
     from nriplugin.state.lifecycle import Lifecycle
@@ -66,22 +65,13 @@ class CRIDoor:
         self._claim = ExitStack()
         self._client = RuntimeClient(runtime, timeout_s)
         self._channel = grpc.insecure_channel(target_of(runtime), options=OPTIONS)
-        interceptor: Interceptor | None = None
-        self._discovery: Discovery | None = None
-        greet: Callable[[], object] = self._client.version
-        facts = lifecycle.plan.facts
-        if facts.cgroup_version == 2:
-            discovery = self._discovery = Discovery(self._client, lifecycle)
-            interceptor = Interceptor(lifecycle, discovery)
-            greet = discovery.learn
-        else:
-            _log.warning(
-                "inactive: cgroup v%d (%s): all calls are forwarded unchanged",
-                *(facts.cgroup_version, facts.cgroup_evidence),
-            )
+        discovery = self._discovery = Discovery(self._client, lifecycle)
+        interceptor = Interceptor(lifecycle, discovery)
+        if lifecycle.plan.facts.direct_only:
+            log_direct_only(lifecycle)
         self._health = Health(self._client.version)
         self._watch = RuntimeWatch(
-            self._client.version, greet, self._note_serving, retry_s
+            self._client.version, discovery.learn, self._note_serving, retry_s
         )
         forwarder = Forwarder(self._channel, self._watch.lost)
         self._proxy = Proxy(forwarder, interceptor, budget_s=budget_s)
@@ -109,8 +99,7 @@ class CRIDoor:
         if serving and connection.since is None:
             facts = self.lifecycle.plan.facts
             connection.configured(facts.runtime, facts.runtime_version)
-            missed = 0 if self._discovery is None else self._discovery.missed
-            self.lifecycle.connected(missed)
+            self.lifecycle.connected(self._discovery.missed)
         elif not serving and connection.since is not None:
             connection.ended("the runtime does not answer")
             self.lifecycle.events.note(EventKind.DISCONNECTED)
@@ -120,9 +109,8 @@ class CRIDoor:
         config = self.lifecycle.effective(config)
         self._proxy.failure_policy = config.failure_policy
         self.lifecycle.apply(config)
-        if self._discovery is not None:
-            adopts = config.adopt.enabled and not self.lifecycle.plans.withdrawn
-            self._discovery.missing.adopt = config.adopt if adopts else None
+        adopts = config.adopt.enabled and not self.lifecycle.plans.withdrawn
+        self._discovery.missing.adopt = config.adopt if adopts else None
         if config.adopt.enabled and self.lifecycle.pending.writer is None:
             _log.warning("adopt: on, but direct writes are off: nothing is adopted")
         if config.repair.enabled and self.lifecycle.pending.writer is None:

@@ -98,8 +98,13 @@ class Interceptor:
 
     @property
     def fails_lost_updates(self) -> bool:
-        """Whether to fail an update that would end with nriplugin's earlier values."""
-        return self._lifecycle.plan.config.base.resources.fail_lost_update
+        """Whether to fail an update that would end with nriplugin's earlier values.
+
+        A runtime on cgroup v1 keeps none.
+        """
+        plan = self._lifecycle.plan
+        keeps = not plan.facts.direct_only
+        return keeps and plan.config.base.resources.fail_lost_update
 
     # Pods
 
@@ -145,10 +150,11 @@ class Interceptor:
         entry = self._new_entry(entry_of_pod, container, decided)
         if decision.refused or decision.warnings:
             lifecycle.log.note(entry.path, decision)
-        if entry.files:
+        annotated = bool(entry.files) and not plan.facts.direct_only
+        if annotated:
             record = render_managed(*entry.managed)
             message.config.annotations[MANAGED_KEY] = record
-        if _put(decision, resources) or entry.files:
+        if _put(decision, resources) or annotated:
             request = message.SerializeToString()
         refused = None
         if any(write.part for write in decision.writes):
@@ -195,6 +201,7 @@ class Interceptor:
             return  # another call has removed the container meanwhile
         lifecycle.events.note(EventKind.CREATED, entry)
         lifecycle.pending.wait_for_start(container_id, decided.decision.writes)
+        lifecycle.record_created(entry)
         if decided.protects:
             lifecycle.check_protection(entry, decided)
 
@@ -261,6 +268,8 @@ class Interceptor:
         if not message.HasField("linux"):
             return Prepared(request)
         plan = self._lifecycle.plan
+        if plan.facts.direct_only:
+            return Prepared(request)
         noted = entry = self._lifecycle.inventory.get(message.container_id)
         if entry is None or entry.kept is None:
             raise Undecidable("the container is not known yet")

@@ -63,7 +63,7 @@ class Proxy:
     def __init__(
         self,
         forwarder: Forwarder,
-        interceptor: Interceptor | None,
+        interceptor: Interceptor,
         failure_policy: FailurePolicy = FailurePolicy.IGNORE,
         budget_s: float = BUDGET_S,
     ) -> None:
@@ -71,8 +71,7 @@ class Proxy:
 
         Args:
             forwarder: forwards calls to the runtime.
-            interceptor: reads and rewrites some of the calls; None: all calls are
-                forwarded unread.
+            interceptor: reads and rewrites some of the calls.
             failure_policy: what happens to a call if its decision fails or is late;
                 may be replaced while the proxy serves.
             budget_s: after so many seconds a decision is late.
@@ -144,13 +143,12 @@ class Proxy:
         return handler
 
     def _unary(self, method: str) -> Callable[[bytes, Context], bytes]:
-        if self._interceptor is not None:
-            rewrite = self._interceptor.rewriting.get(method)
-            if rewrite is not None:
-                return partial(self._rewritten, method, rewrite)
-            follow = self._interceptor.following.get(method)
-            if follow is not None:
-                return partial(self._followed, method, follow)
+        rewrite = self._interceptor.rewriting.get(method)
+        if rewrite is not None:
+            return partial(self._rewritten, method, rewrite)
+        follow = self._interceptor.following.get(method)
+        if follow is not None:
+            return partial(self._followed, method, follow)
         return partial(self._forwarder.unary, method)
 
     def _rewritten(
@@ -248,7 +246,6 @@ class Proxy:
             context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION, f"nriplugin: {method}: {problem}"
             )
-        assert self._interceptor is not None
         decide_at_once = self._interceptor.undecided.get(method, Prepared)
         try:
             prepared = decide_at_once(request)

@@ -73,8 +73,9 @@ def handle(
         NRIPluginError: the decision cannot be made, or nothing can be written.
     """
     state = read_state(fd)
-    if host.version.number != 2:
-        return HookResult([], [])
+    version = host.version.number
+    if version != 2 and config.base.only_resources and not config.rules:
+        return HookResult([], [])  # cgroup v1 needs no conversion
     spec = read_spec(state.bundle)
     annotations = string_entries(spec.get("annotations"))
     identity = identify_container(annotations)
@@ -85,6 +86,7 @@ def handle(
         state.id,
         cgroups_path if isinstance(cgroups_path, str) else "",
         host.process_cgroups(state.pid),
+        version=version,
     )
     labels = pod_labels(state.bundle, identity) if config.rules else {}
     pod = _pod(identity, annotations, labels, kube_cgroup)
@@ -94,7 +96,7 @@ def handle(
         container = container._replace(allocated_request_bytes=allocated)
     node = host.node_of(kube_cgroup)
     with node.open_files() as opened:
-        tree = Tree(opened, host.version.number)
+        tree = Tree(opened, version)
         decision = decide(pod, container, facts_for(node, tree, cgroup), config)
         if decision.settings.shadow:
             return HookResult([], [])

@@ -10,12 +10,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, DetectedNode
+from nriplugin.cgroup.locate.detect import ENV_HOST_ROOT, DetectedNode, find_mounts
 from nriplugin.cgroup.locate.driver import DetectedDriver
-from nriplugin.cgroup.locate.mounts import Mounts
+from nriplugin.cgroup.locate.mounts import NO_MOUNTS, Mounts
 from nriplugin.cgroup.locate.paths import Driver
-from nriplugin.cgroup.locate.version import ROOT, Version, detect_version
-from nriplugin.engine.allowed_files import OWNABLE
+from nriplugin.cgroup.locate.version import (
+    ROOT,
+    Version,
+    assumed_version,
+    detect_version,
+)
+from nriplugin.engine.allowed_files import OWNABLE, V1_FILES
 from nriplugin.node.facts import node_facts
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ class Host(NamedTuple):
     cgroup_root: str
     version: Version
     plain: bool  # cgroup_root is a directory of ordinary files, such as a copy
+    mounts: Mounts = NO_MOUNTS  # of cgroup v1's controllers
 
     def process_cgroups(self, pid: int | None) -> str | None:
         """Return the text of /proc/PID/cgroup, or None if it cannot be read."""
@@ -61,7 +67,7 @@ class Host(NamedTuple):
             driver,
             self.cgroup_root,
             self.root or "/",
-            Mounts({}, ()),
+            self.mounts,
             self.plain,
         )
 
@@ -87,10 +93,13 @@ def find_host(
     # Only the root of cgroup v2 has this file. In ordinary files it is the only sign of
     # the version, because the type of their file system says nothing.
     marker = f"{root}/cgroup.controllers"
-    plain = bool(cgroup_root) and version.number == 1 and os.path.exists(marker)
-    if plain:
+    if version.number == 2:
+        return Host(host, root, version, plain=False)
+    mounts = find_mounts(root, host or "/")
+    plain = bool(cgroup_root) and not mounts.hierarchies
+    if plain and os.path.exists(marker) and assumed_version(environ) is None:
         version = Version(2, f"{marker} is there, in a plain directory")
-    return Host(host, root, version, plain)
+    return Host(host, root, version, plain, mounts)
 
 
 def facts_for(node: DetectedNode, tree: Tree, cgroup: str) -> NodeFacts:
@@ -99,6 +108,8 @@ def facts_for(node: DetectedNode, tree: Tree, cgroup: str) -> NodeFacts:
     The files are those that this very cgroup has. There is no OCI runtime among the
     facts: the decision is not passed through one, so its limits do not apply.
     """
-    files = frozenset(f for f in OWNABLE if tree.files.exists(f"{cgroup}/{f}"))
+    known = OWNABLE if tree.version == 2 else V1_FILES
+    exists, path = tree.files.exists, tree.file_path
+    files = frozenset(file for file in known if exists(path(cgroup, file)))
     facts = node_facts(node, tree)
     return facts._replace(files=files, oci_runtime=None, writable=True)

@@ -24,7 +24,11 @@ _DEFAULT_PREFIXES = ("runc", "crun")
 
 
 def own_cgroup(
-    container_id: str, cgroups_path: str, process_cgroups: str | None
+    container_id: str,
+    cgroups_path: str,
+    process_cgroups: str | None,
+    *,
+    version: int = 2,
 ) -> tuple[str, CgroupIdentity | None]:
     """Return the container's cgroup, and its identity if it is below kubepods.
 
@@ -32,13 +36,17 @@ def own_cgroup(
         container_id: the ID in the state.
         cgroups_path: `linux.cgroupsPath` of the spec; empty if the spec has none.
         process_cgroups: the text of /proc/PID/cgroup; None if it cannot be read.
+        version: of the node's cgroups. On v1 a process may be elsewhere in every
+            hierarchy, and a runtime puts it into the same cgroup of all: that of cpu
+            counts.
 
     Raises:
         HookError: the container has no cgroup, or shares it.
     """
     actual = None
     if process_cgroups is not None:
-        actual = parse_process_cgroups(process_cgroups).unified
+        found = parse_process_cgroups(process_cgroups)
+        actual = found.unified if version == 2 else found.controllers.get("cpu")
     if actual is None:
         # Without the process there is no proof that the runtime made the cgroup of the
         # spec. A path below kubepods is believed, because only pods have such paths.

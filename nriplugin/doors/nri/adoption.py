@@ -100,6 +100,12 @@ class Adoption:
         self.repairs = False  # whether `repair` is on, which needs complete entries
         self.release: Release = (0, 0, 0)
 
+    @property
+    def _shows_unified(self) -> bool:
+        """Whether the runtime shows the values of nriplugin that it keeps, if any."""
+        direct_only = self._lifecycle.plan.facts.direct_only
+        return self.release >= SHOWS_UNIFIED and not direct_only
+
     def synchronize(
         self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
     ) -> list[nri.ContainerUpdate]:
@@ -167,7 +173,7 @@ class Adoption:
         self._learn_curve(containers)
         lifecycle = self._lifecycle
         # The records are read when the other process has written its last ones.
-        lifecycle.ownership = Ownership(self.release >= SHOWS_UNIFIED)
+        lifecycle.ownership = Ownership(self._shows_unified)
         self.silence.add_existing(pods, containers)
 
     def correct_after_silence(self) -> None:
@@ -183,9 +189,8 @@ class Adoption:
             self._lifecycle.scheduler.paced(jobs, PER_SECOND)
 
     def _learn_curve(self, containers: Iterable[view.Container]) -> None:
-        shown = self.release >= SHOWS_UNIFIED
         learn = self._lifecycle.learning.learn_curve
-        learn(_weighted(containers), shows_unified=shown)
+        learn(_weighted(containers), shows_unified=self._shows_unified)
 
     def _mark_missed(
         self,
@@ -230,7 +235,7 @@ class Adoption:
         gone = records.keys() - existing_ids
         if lifecycle.records is not None and gone:
             lifecycle.scheduler.soon(partial(lifecycle.records.drop, *gone))
-        lifecycle.ownership = Ownership(self.release >= SHOWS_UNIFIED, records)
+        lifecycle.ownership = Ownership(self._shows_unified, records)
 
     # Corrections
 
@@ -351,7 +356,8 @@ class Adoption:
 
         Called on the background thread.
         """
-        if self.release < TAKES_UPDATES:
+        direct_only = self._lifecycle.plan.facts.direct_only
+        if direct_only or self.release < TAKES_UPDATES:
             return False
         pending = self._lifecycle.pending
         # An update that begins before this one is done sees it, and has its values

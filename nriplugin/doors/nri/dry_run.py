@@ -51,8 +51,6 @@ class DryRunPlugin(Plugin):
     ) -> nri.UpdateContainerResponse | None:
         """Answer with the cgroup v2 files that the update would get."""
         plan = self._lifecycle.plan
-        if plan.facts.cgroup_version != 2:
-            return None
         pod = read_pod(decode_pod(request.pod), plan.curves)
         entry, container = existing(self._lifecycle, request, pod, plan)
         if plan.inactive and not entry.ours:

@@ -90,7 +90,15 @@ def existing_entry(message: view.Container, pod: PodEntry) -> ContainerEntry:
         message.linux.cgroups_path,
         started=message.state != CONTAINER_CREATED,
         owned=False,
+        oom_score_adj=score_in_job(message, pod),
     )
+
+
+def score_in_job(message: view.Container, pod: PodEntry) -> int | None:
+    """Return kubelet's OOM score of a container whose pod belongs to a job."""
+    if pod.group is None or not message.linux.HasField("oom_score_adj"):
+        return None
+    return message.linux.oom_score_adj.value
 
 
 def name_of(container: view.Container) -> str:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from nriplugin.api import view_pb2 as view
 from nriplugin.convert.readers import core_from_nri
 from nriplugin.doors.nri.adoption import Adoption
-from nriplugin.doors.nri.followed import FollowedContainers
 from nriplugin.doors.nri.messages import (
     OUR_SUFFIX,
     decode_pod,
@@ -34,6 +33,7 @@ from nriplugin.doors.nri.messages import (
     read_existing,
     read_kept_pod,
     read_pod,
+    score_in_job,
 )
 from nriplugin.doors.nri.responses import update_response
 from nriplugin.engine.decide import decide_update
@@ -44,7 +44,7 @@ from nriplugin.nri.releases import release_of
 from nriplugin.state.corrections import Correction
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import NO_FILES, ContainerEntry, PodEntry
-from nriplugin.state.lifecycle import NO_POD, after_update
+from nriplugin.state.lifecycle import NO_POD, after_update, log_direct_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,6 @@ class NodePlugin(Plugin):
         lifecycle.requests.correct = self._adoption.correct
         lifecycle.requests.read_pod = read_kept_pod
         lifecycle.policies.read_pod = read_kept_pod
-        self._followed = FollowedContainers(lifecycle)
         self._unreadable_because = unreadable_because
         self._applying = threading.Lock()
 
@@ -134,27 +133,21 @@ class NodePlugin(Plugin):
         spoken = ".".join(map(str, release))
         self.lifecycle.connection.configured(name, version, spoken)
         self.lifecycle.learn_runtime(name, version)
-        _log.info("registered with %s %s", name, version)
         facts = self.plan.facts
-        if facts.cgroup_version != 2:
-            number, evidence = facts.cgroup_version, facts.cgroup_evidence
-            _log.warning("inactive: cgroup v%d (%s)", number, evidence)
-        elif self._unreadable_because:
+        if facts.direct_only:
+            log_direct_only(self.lifecycle)
+        if self._unreadable_because:
             _log.warning("cgroups cannot be read: %s", self._unreadable_because)
 
     def synchronize(  # type: ignore[override] # the view declared above
         self, pods: Sequence[view.PodSandbox], containers: Sequence[view.Container]
     ) -> list[nri.ContainerUpdate] | None:
         """Learn from the existing containers; return corrections of their values."""
-        _log.info("synchronized: %d pods, %d containers", len(pods), len(containers))
         lifecycle = self.lifecycle
         lifecycle.pending.keep_only({container.id for container in containers})
         plan = self.plan
         if plan.silent:
-            if plan.facts.cgroup_version == 2:
-                self._adoption.list_silently(pods, containers)
-            elif lifecycle.policies.on:
-                self._followed.add_existing(pods, containers)
+            self._adoption.list_silently(pods, containers)
             lifecycle.connected(missed=0)
             return None
         return self._adoption.synchronize(pods, containers)
@@ -164,7 +157,6 @@ class NodePlugin(Plugin):
         self.lifecycle.scheduler.paced((), 1)
         self.lifecycle.connection.ended(reason)
         self.lifecycle.events.note(EventKind.DISCONNECTED, text=reason)
-        _log.info("disconnected: %s", reason)
 
     # Creation
 
@@ -175,10 +167,8 @@ class NodePlugin(Plugin):
         lifecycle = self.lifecycle
         plan = lifecycle.plans.now
         if plan.inactive:
-            if plan.silent and plan.facts.cgroup_version == 2:
+            if plan.silent:
                 self._adoption.silence.add_new(request)
-            elif lifecycle.policies.on:
-                self._followed.add_new(request)
             return None
         message = request.container
         sandbox_id = message.pod_sandbox_id
@@ -219,10 +209,7 @@ class NodePlugin(Plugin):
         """Answer with cgroup v2 files, for the runtime to merge into the request."""
         lifecycle, plan = self.lifecycle, self.plan
         if plan.silent:
-            if plan.facts.cgroup_version == 2:
-                self._adoption.silence.note_update(request)
-            else:
-                self._followed.begin_update(request)
+            self._adoption.silence.note_update(request)
             return None
         message = request.container
         noted = lifecycle.inventory.get(message.id)
@@ -230,6 +217,10 @@ class NodePlugin(Plugin):
         entry, container = existing(lifecycle, request, pod, plan)
         if plan.inactive and not entry.ours:
             return None
+        if plan.facts.direct_only and lifecycle.policies.on:
+            # On cgroup v1 no quota of a pod may be below that of a container in it. So
+            # what policies have raised goes back, before kubelet lowers the pod.
+            lifecycle.policies.give_back(lifecycle.scheduler, entry.pod_cgroup)
         asked = core_from_nri(request.linux_resources)
         decision = lifecycle.decide_update(plan, entry, pod, container, asked)
         if lifecycle.inventory.get(message.id) is not noted:
@@ -319,7 +310,6 @@ class NodePlugin(Plugin):
         updates = self.lifecycle.pending.updates
         update = updates.under_way.get(container.id)
         rest = None if update is None else updates.finish(update)
-        self._followed.end_update(container.id)
         if rest is not None:
             self.lifecycle.scheduler.soon(rest)
 
@@ -329,7 +319,6 @@ class NodePlugin(Plugin):
         self, pod: object, container: view.Container
     ) -> None:
         """Drop the container's state."""
-        self._followed.drop(container.id)
         rest = self.lifecycle.removed(container.id)
         if rest is not None:
             self.lifecycle.scheduler.soon(rest)
@@ -395,4 +384,7 @@ def _new_entry(
         time(),
         decided.shadow,
         container.allocated_request_bytes,
+        "",  # missed
+        NO_FILES,  # lacks
+        score_in_job(message, pod),
     )

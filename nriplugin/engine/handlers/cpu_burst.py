@@ -4,6 +4,9 @@ The kernel refuses a burst above the quota, and checks that at every write of ei
 file. runc writes `unified` in random order, so a burst and a quota leave together only
 if the kernel accepts them in both orders. At an update the old values count as well: a
 higher quota is written before a higher burst, and a lower burst before a lower quota.
+
+On a node with cgroup v1 the file is cpu.cfs_burst_us, with the same number and the same
+rule. nriplugin writes it itself, after the runtime's quota or before a lower one.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 NAME = "cpuBurst"
 FILE = "cpu.max.burst"
+V1_FILE = "cpu.cfs_burst_us"
 KEY = "cpu-burst"
 VOLCANO_SWITCH = "volcano.sh/enable-quota-burst"
 VOLCANO_TIME = "volcano.sh/quota-burst-time"
@@ -63,37 +67,43 @@ class WantedBurst(NamedTuple):
 
 def decide_cpu_burst(context: HandlerContext, settings: CPUBurstSettings) -> None:
     """Send cpu.max.burst, and have the pod's written before."""
+    file = _file(context)
     wanted = _wanted(context, settings)
     if wanted is None:
         return
     quota = _quota(context)
     if quota is None:
-        context.decision.leave(FILE, f"{NAME}: no quota to burst above")
+        context.decision.leave(file, f"{NAME}: no quota to burst above")
         return
     burst = wanted.of(quota)
     rule = ABSOLUTE_RULE if wanted.percent is None else PERCENT_RULE
     why = Why(NAME, rule, wanted.source)
-    taken = FILE in context.explicit or FILE in context.decision.files
-    if taken or FILE not in context.facts.files:
-        context.send(FILE, burst, why)  # notes why it is not sent
+    taken = file in context.explicit or file in context.decision.files
+    if taken or file not in context.facts.files:
+        context.send(file, burst, why)  # notes why it is not sent
         return
     if not context.quota_requested:
         # The runtime keeps the burst that it was sent last and writes it again at every
         # update. That may be one that was only to last for one update: see KEEP_RULE.
-        if context.container.resources.unified.get(FILE) != str(burst):
-            context.send(FILE, burst, why)
+        if context.container.resources.unified.get(file) != str(burst):
+            context.send(file, burst, why)
         return
     _write_pod(context, burst, why)
     if not context.updating:
-        context.send(FILE, burst, why)
+        context.send(file, burst, why)
     else:
         _update(context, wanted, quota, burst, why)
+
+
+def _file(context: HandlerContext) -> str:
+    return V1_FILE if context.facts.direct_only else FILE
 
 
 def _update(
     context: HandlerContext, wanted: WantedBurst, quota: int, burst: int, why: Why
 ) -> None:
     """Raise the quota before the burst, lower the burst before the quota."""
+    file, facts = _file(context), context.facts
     old_quota = _old_quota(context.container.resources)
     old_burst = _old_burst(context)
     if old_burst is None:
@@ -102,12 +112,14 @@ def _update(
         old_burst = 0 if old_quota is None else wanted.of(old_quota)
     if old_burst > quota:
         _lower_first(context, burst, why, (old_burst, quota))
-    elif old_quota is not None and burst > old_quota and context.facts.writable:
-        context.write(FILE, burst, why)
-        context.send(FILE, old_burst, why._replace(rule=KEEP_RULE))
+    elif facts.direct_only:
+        pass  # the only write comes after the runtime's quota
+    elif old_quota is not None and burst > old_quota and facts.writable:
+        context.write(file, burst, why)
+        context.send(file, old_burst, why._replace(rule=KEEP_RULE))
         return
     # The runtime writes the quota of kubelet's request before anything in `unified`.
-    context.send(FILE, burst, why)
+    context.send(file, burst, why)
 
 
 def end_burst(context: HandlerContext, why: Why) -> None:
@@ -115,30 +127,34 @@ def end_burst(context: HandlerContext, why: Why) -> None:
 
     The kernel refuses a new quota that is below the old burst.
     """
-    if not context.quota_requested or not context.holds_old_value(FILE, "0"):
+    file = _file(context)
+    if not context.quota_requested or not context.holds_old_value(file, "0"):
         return
     _write_pod(context, 0, why)
     quota, old_burst = _quota(context), _old_burst(context) or 0
     if quota is not None and old_burst > quota:
         _lower_first(context, 0, why, (old_burst, quota))
-    context.send(FILE, "0", why)
+    context.send(file, "0", why)
 
 
 def _write_pod(context: HandlerContext, burst: int, why: Why) -> None:
     if context.facts.writable:
         why = why._replace(rule=POD_RULE)
         pod, before = Level.POD, When.BEFORE
-        context.write(FILE, burst, why, level=pod, when=before, part=True)
+        file = _file(context)
+        context.write(file, burst, why, level=pod, when=before, part=True)
 
 
 def _lower_first(
     context: HandlerContext, burst: int, why: Why, danger: tuple[int, int]
 ) -> None:
     """Have a burst lowered before the runtime writes a quota that is below it."""
-    if not context.write(FILE, burst, why, when=When.BEFORE):
+    file = _file(context)
+    if not context.write(file, burst, why, when=When.BEFORE):
         old_burst, quota = danger
+        quota_file = "cpu.cfs_quota_us" if file == V1_FILE else "cpu.max"
         context.decision.warnings.append(
-            f"cpu.max: the kernel refuses the quota {quota} while {FILE} is "
+            f"{quota_file}: the kernel refuses the quota {quota} while {file} is "
             f"{old_burst}, and only the executor can lower it first"
         )
 
@@ -149,9 +165,9 @@ def _old_burst(context: HandlerContext) -> int | None:
     It is the one that the runtime keeps or the one that nriplugin wrote: they differ
     where nriplugin raised the burst after the runtime had written its own.
     """
-    container = context.container
-    stored = container.resources.unified.get(FILE, "")
-    mine = (container.ours or {}).get(FILE, "")
+    container, file = context.container, _file(context)
+    stored = container.resources.unified.get(file, "")
+    mine = (container.ours or {}).get(file, "")
     numbers = [text.strip() for text in (stored, mine)]
     return max((int(n) for n in numbers if _MICROSECONDS.fullmatch(n)), default=None)
 
@@ -201,7 +217,7 @@ def _wanted(context: HandlerContext, settings: CPUBurstSettings) -> WantedBurst 
     if stated is not None:
         if stated.value == "off":
             context.decision.leave(
-                FILE, f"{NAME}: switched off by annotation {stated.key}"
+                _file(context), f"{NAME}: switched off by annotation {stated.key}"
             )
             return None
         found = _ANNOTATION.fullmatch(stated.value)
@@ -218,7 +234,7 @@ def _wanted(context: HandlerContext, settings: CPUBurstSettings) -> WantedBurst 
     switch = context.foreign_annotation(VOLCANO_SWITCH, NAME)
     if switch == "false":
         context.decision.leave(
-            FILE, f"{NAME}: switched off by annotation {VOLCANO_SWITCH}"
+            _file(context), f"{NAME}: switched off by annotation {VOLCANO_SWITCH}"
         )
         return None
     if switch == "true":

@@ -3,6 +3,7 @@
 openEuler's kernels have memory.qos_level: -1 for BE and 0 for all other levels. An
 upstream kernel has nothing of that kind, so there the nearest files stand for it: BE is
 throttled early (memory.high), and the request of LC and HLS is protected (memory.low).
+cgroup v1 has neither of these two.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def decide_memory_qos_level(
             if context.facts.writable:
                 context.write(FILE, value, why, level=Level.POD)
         return
-    if not settings.equivalent:
+    if not settings.equivalent or context.facts.direct_only:
         context.decision.leave(f"QoS level {level}", f"{NAME}: this node has no {FILE}")
         return
     if not context.memory_requested:

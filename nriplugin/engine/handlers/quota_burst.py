@@ -23,7 +23,12 @@ from nriplugin.convert.validate import MAX_QUOTA_US
 from nriplugin.engine.decision import Level
 from nriplugin.engine.explicit import quota_and_period
 from nriplugin.engine.handler import Handler, Option
-from nriplugin.engine.policies import Action, Answer, Measure, RunTimePolicy
+from nriplugin.engine.policies import (
+    Measure,
+    PolicyAction,
+    PolicyAnswer,
+    RunTimePolicy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,11 +115,11 @@ def quota_to_hold(
     previous: ContainerSample | None,
     sample: ContainerSample,
     node: NodeSample,
-) -> Answer:
+) -> PolicyAnswer:
     """Return the quota that a container and its pod are to have now."""
     own = _own_quota(sample.original)
     if own is None:
-        return Answer(None)
+        return PolicyAnswer(None)
     text, own_us, period_us = own
     most_us = min(own_us * settings.percent // 100, MAX_QUOTA_US)
     size_s = settings.period_seconds
@@ -127,13 +132,13 @@ def quota_to_hold(
         state = _saved(state, settings, measured, (own_us, most_us))
         state = _next(state, settings, measured, node, (own_us, most_us))
     growth_us = state.quota_us - own_us
-    actions: tuple[Action, ...] = ()
+    actions: tuple[PolicyAction, ...] = ()
     if growth_us > 0:
         actions = (
-            Action(FILE, f"{growth_us} {period_us}", Level.POD),
-            Action(FILE, f"{state.quota_us} {period_us}", Level.CONTAINER),
+            PolicyAction(FILE, f"{growth_us} {period_us}", Level.POD),
+            PolicyAction(FILE, f"{state.quota_us} {period_us}", Level.CONTAINER),
         )
-    return Answer(state, actions, state.reason)
+    return PolicyAnswer(state, actions, state.reason)
 
 
 class _Measured(NamedTuple):

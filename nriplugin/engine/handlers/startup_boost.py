@@ -18,7 +18,7 @@ from nriplugin.convert.validate import MAX_QUOTA_US
 from nriplugin.engine.decision import Level
 from nriplugin.engine.explicit import quota_and_period
 from nriplugin.engine.handler import Handler, Option
-from nriplugin.engine.policies import Action, Answer, Measure, RunTimePolicy
+from nriplugin.engine.policies import Measure, PolicyAction, PolicyAnswer, RunTimePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,11 +109,11 @@ def quota_to_hold(
     previous: ContainerSample | None,
     sample: ContainerSample,
     node: NodeSample,
-) -> Answer:
+) -> PolicyAnswer:
     """Return the quota that a container and its pod are to have now."""
     own = quota_and_period(sample.original.get(FILE))
     if own is None or sample.age_s is None or sample.age_s >= settings.seconds:
-        return Answer(None)
+        return PolicyAnswer(None)
     own_us, period_us = own
     if isinstance(settings.percent, int):
         boosted_us = own_us * settings.percent // 100
@@ -121,12 +121,12 @@ def quota_to_hold(
         boosted_us = (node.cpus or 0) * period_us
     growth_us = min(boosted_us, MAX_QUOTA_US) - own_us
     if growth_us <= 0:
-        return Answer(None)
+        return PolicyAnswer(None)
     actions = (
-        Action(FILE, f"{growth_us} {period_us}", Level.POD),
-        Action(FILE, f"{own_us + growth_us} {period_us}", Level.CONTAINER),
+        PolicyAction(FILE, f"{growth_us} {period_us}", Level.POD),
+        PolicyAction(FILE, f"{own_us + growth_us} {period_us}", Level.CONTAINER),
     )
-    return Answer(None, actions, f"it has started within {settings.seconds} s")
+    return PolicyAnswer(None, actions, f"it has started within {settings.seconds} s")
 
 
 STARTUP_BOOST = Handler(

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from nriplugin.engine.handlers.cpu_burst import CPU_BURST
 from nriplugin.engine.handlers.cpu_qos import CPU_QOS
+from nriplugin.engine.handlers.memory_guard import MEMORY_GUARD
 from nriplugin.engine.handlers.memory_qos import MEMORY_QOS
 from nriplugin.engine.handlers.memory_qos_level import MEMORY_QOS_LEVEL
+from nriplugin.engine.handlers.proactive_reclaim import PROACTIVE_RECLAIM
 from nriplugin.engine.handlers.quota_burst import QUOTA_BURST
 from nriplugin.engine.handlers.resources import CONVERSION
 from nriplugin.engine.handlers.startup_boost import STARTUP_BOOST
@@ -32,5 +34,7 @@ HANDLERS: tuple[Handler[Any], ...] = (
     # The first policy that wants a file has it: a starting container has its boost.
     STARTUP_BOOST,
     QUOTA_BURST,
+    MEMORY_GUARD,
+    PROACTIVE_RECLAIM,
     CONVERSION,
 )

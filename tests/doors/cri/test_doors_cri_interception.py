@@ -200,18 +200,6 @@ def test_a_rule_by_qos_class_reads_the_pods_cgroup(
     assert unified == [{}, FILES]
 
 
-def test_nothing_is_touched_on_cgroup_v1(fake: FakeRuntime, tmp_path: Path) -> None:
-    """A runtime on cgroup v1 fails on a cgroup v2 file."""
-    path = str(tmp_path / "v1.sock")
-    facts = NodeFacts(cgroup_version=1, cgroup_evidence="test")
-    with serving(fake, path, facts) as door, Client(path) as kubelet:
-        container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
-        kubelet.update(container_id, cpu_shares=1024)
-        assert counts(door) == (0, 0)
-    assert dict(created(fake)[0].config.linux.resources.unified) == {}
-    assert dict(updated(fake)[0].linux.unified) == {}
-
-
 # Updates
 
 

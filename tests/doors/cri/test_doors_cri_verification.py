@@ -76,7 +76,7 @@ class Served:
         """Have all containers compared, in place of the background thread."""
         verifier = self.door.lifecycle.verifier
         verifier.compare_all_soon()
-        for _ in range(3):
+        for _ in range(5):
             verifier.look()
 
 

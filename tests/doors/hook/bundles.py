@@ -7,7 +7,7 @@ import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from support.trees import UID, add_v2, make_v2
+from support.trees import UID, add_v2, make
 
 from nriplugin.doors.hook.handle import handle
 from nriplugin.doors.hook.host import find_host
@@ -57,14 +57,15 @@ class Bundle:
         cgroups_path: str | None = CGROUP,
         resources: Mapping[str, Any] = RESOURCES,
         annotations: Mapping[str, str] = CRIO_ANNOTATIONS,
+        version: int = 2,
     ) -> None:
         """Make cgroups, bundle and /proc; `process` is the cgroup of the process."""
         self.top = top
         self.root = top / "cgroup"
         self.cgroup = cgroup
         parents = [cgroup[:end] for end, sign in enumerate(cgroup) if sign == "/"][1:]
-        make_v2(self.root, [*parents, cgroup])
-        for file, value in WRITTEN.items():
+        make(version, self.root, [*parents, cgroup])
+        for file, value in WRITTEN.items() if version == 2 else ():
             self.write(file, value)
         self.directory = top / "storage" / ID / "userdata"
         self.directory.mkdir(parents=True)
@@ -81,7 +82,10 @@ class Bundle:
         proc = top / "host" / "proc" / str(PID)
         proc.mkdir(parents=True)
         if process is not None:
-            (proc / "cgroup").write_text(f"0::{process}\n")
+            text = f"0::{process}\n"
+            if version == 1:
+                text = f"5:memory:{process}\n4:cpu,cpuacct:{process}\n0::/\n"
+            (proc / "cgroup").write_text(text)
 
     def save(self) -> None:
         """Write config.json."""

@@ -31,10 +31,10 @@ class Node:
         return None
 
 write = Executor.update_batch
-def slow(self, updates, cacheable=True):
+def slow(self, updates, **given):
     updates = list(updates)
     time.sleep(0.05)
-    return write(self, updates, cacheable)
+    return write(self, updates, **given)
 Executor.update_batch = slow
 
 root, state, cgroup, low = sys.argv[1:]

@@ -272,14 +272,6 @@ def test_a_cgroup_that_others_share_is_not_written(tmp_path: Path) -> None:
     assert bundle.contents() == before
 
 
-def test_on_cgroup_v1_nothing_is_done(tmp_path: Path) -> None:
-    """The bundle is not even read."""
-    bundle = Bundle(tmp_path)
-    (bundle.directory / "config.json").unlink()
-    (bundle.root / "cgroup.controllers").unlink()
-    assert bundle.handle(config(IDLE)) == NOTHING
-
-
 def test_numbers_without_a_meaning_are_raised(tmp_path: Path) -> None:
     """A spec that no runtime accepts is an error."""
     bundle = Bundle(tmp_path, resources={"cpu": {"shares": "many"}})

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.journal.journal import Journal
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.engine.model import NodeFacts
+    from nriplugin.node.ownership_records import OwnershipRecords
 
     Job = Callable[[], None]
 
 FACTS = NODE._replace(writable=False)
+LOOKS = 5
 
 
 class ByHand:
@@ -114,7 +116,7 @@ def repair_all(plugin: NodePlugin) -> None:
     verifier = plugin.lifecycle.verifier
     verifier.repairs.enabled = True
     verifier.compare_all_soon()
-    for _ in range(3):  # at the first, containers that have just changed wait
+    for _ in range(LOOKS):
         verifier.look()
 
 
@@ -130,6 +132,7 @@ class Node:
         facts: NodeFacts = FACTS,
         kernel: Kernel | None = None,
         journal: Journal | None = None,
+        records: OwnershipRecords | None = None,
     ) -> None:
         self.kernel = Kernel(2) if kernel is None else kernel
         tree = self.kernel.tree
@@ -137,23 +140,29 @@ class Node:
 
         def open_writer() -> DirectWriter:
             self.opened += 1
-            return DirectWriter(tree, Executor(tree, journal=journal, refresh_s=0.0))
+            executor = Executor(tree, journal=journal, refresh_s=0.0)
+            return DirectWriter(tree, executor, journal)
 
         self.background = ByHand()
         self.plugin = plugin_on(
-            facts, tree, background=self.background, open_writer=open_writer
+            facts,
+            tree,
+            background=self.background,
+            open_writer=open_writer,
+            records=records,
         )
         self.now = 0.0
         self.plugin.lifecycle.verifier.clock = lambda: self.now
         configure(self.plugin, config)
 
-    def verify(self, seconds: float = 60.0) -> None:
+    def verify(self, seconds: float = 60.0, looks: int = LOOKS) -> None:
         """Let time pass, and have the files of all containers compared.
 
-        Three looks are enough: at the first, containers that have just changed wait.
+        At the first look containers that have just changed wait, and the results of
+        repairs are seen two looks after these.
         """
         self.now += seconds
-        for _ in range(3):
+        for _ in range(looks):
             look = self.background.periodic["verify"]
             if look is not None:
                 look()

@@ -9,14 +9,12 @@ from cgroup.kernels import Kernel
 from doors.nri.messages import (
     APP,
     FILES,
-    asking,
     container_at,
     creation,
-    existing,
     pod_at,
 )
 from doors.nri.messages import unified_of as files_of
-from doors.nri.nodes import FACTS, Node, configure, plugin_on, repair_all
+from doors.nri.nodes import configure, plugin_on
 from support.harness import connected
 from support.trees import CONTAINER, CONTAINER_ID, POD, UID
 
@@ -30,42 +28,6 @@ EVERYTHING = f"{BURST}\nadopt: {{enabled: true}}\nrepair: {{enabled: true}}"
 
 # The facts at the start about a node without pods.
 EMPTY = NodeFacts(kernel=(6, 1))
-
-
-# cgroup v1
-
-
-def test_on_cgroup_v1_nothing_is_sent(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """`unified` would make the runtime fail; the plugin stays and logs the reason."""
-    facts = FACTS._replace(cgroup_version=1, cgroup_evidence="tmpfs on /sys/fs/cgroup")
-    plugin = plugin_on(facts, Kernel(1).tree)
-    configure(plugin, EVERYTHING)
-    asked = asking(shares=1024)
-    with connected(plugin, tmp_path) as (runtime, _):
-        created = runtime.create_container(pod_at(), container_at())
-        updated = runtime.update_container(pod_at(), container_at(), asked)
-        assert runtime.updates == []
-    assert not created.adjust.HasField("linux")
-    assert updated.resources == asked
-    assert "inactive: cgroup v1 (tmpfs on /sys/fs/cgroup)" in caplog.text
-    assert plugin.synchronize(*existing([pod_at()], [container_at()])) is None
-    assert len(plugin.lifecycle.inventory) == 0
-
-
-def test_on_cgroup_v1_nothing_is_written() -> None:
-    """Neither by adoption nor by repair, under any configuration."""
-    kernel = Kernel(1)
-    node = Node(EVERYTHING, FACTS._replace(cgroup_version=1), kernel)
-    assert node.create() is None
-    node.start()
-    assert node.update(asking(shares=1024)) is None
-    node.post_update()
-    node.synchronize([container_at()])
-    node.background.work()
-    repair_all(node.plugin)
-    assert kernel.writes == []
 
 
 def test_a_node_whose_cgroups_cannot_be_read_is_served_all_the_same(

@@ -181,18 +181,18 @@ def test_an_empty_configuration_is_all_defaults(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("failurePolcy: fail", "x: .*unknown field `failurePolcy`"),
+        ("failurePolcy: fail", "x: line 1: failurePolcy: unknown key"),
         (
             "failurePolicy: maybe",
-            r"x: .*'maybe'.*failurePolicy.*expected ignore or fail",
+            r"x: .*failurePolicy: \"maybe\", expected ignore or fail",
         ),
-        ("failurePolicy: [", r"x: not YAML: .*line \d"),
-        ("- 1", "x: Expected `object`"),
+        ("failurePolicy: [", r"x: line \d, column \d: not YAML: "),
+        ("- 1", "x: line 1: \\[1\\], expected a mapping"),
         ("failurePolicy: fail\n---\n{}", "x: 2 documents, expected one"),
         ("failurePolicy: 2020-99-99", "x: not YAML: month"),
         ("failurePolicy: !!bool x", "x: not YAML"),
         ("failurePolicy: !!timestamp x", "x: not YAML"),
-        ("failurePolicy: !!python/object:os.system {}", "x: not YAML"),
+        ("failurePolicy: !!python/object:os.system {}", "x: .*not YAML"),
     ],
 )
 def test_a_wrong_configuration_says_where(text: str, message: str) -> None:
@@ -228,7 +228,11 @@ def test_the_demo_shows_every_kind_of_pod() -> None:
         "cpu.max": "200000 100000",
         "memory.max": str(1 << 30),
     }
-    assert steps[3].went_out == {"cpu.weight": "1", "cpu.max": "max 100000"}
+    assert steps[3].went_out == {
+        "cpu.idle": "1",
+        "cpu.max": "max 100000",
+        "memory.high": str((16 << 30) * 9 // 10 // 4096 * 4096),
+    }
 
 
 def test_curve_and_switch_of_the_configuration() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from cgroup.kernels import Kernel
 from doors.nri.messages import FILES, GIB, asking, container_at
 from doors.nri.messages import unified_of as files_of
 from doors.nri.nodes import Node, configure, plugin_on
+from support.harness import PATIENCE_S, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.cgroup.writing.queue import WriteQueue
+from nriplugin.cgroup.writing.updates import Status
 from nriplugin.state import pending_updates
 from nriplugin.state.repair_backoff import WAITS_S
 
@@ -160,8 +165,70 @@ def test_a_container_that_changes_while_others_are_repaired_is_left_alone() -> N
         write(path, value)
 
     node.kernel.write = interrupted  # type: ignore[method-assign]
-    repair(node)
-    assert not any(f"{2:064x}" in path for path in node.written())
+    node.verify(looks=3)  # the containers that have just started wait at the first
+    written = node.written()
+    assert written
+    assert not any(f"{2:064x}" in path for path in written)
+
+
+def test_a_slow_file_holds_up_no_comparison() -> None:
+    """Another thread writes; meanwhile nothing is counted, and nothing tried again."""
+    entered, leave, stop = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Kernel):
+        def write(self, path: str, value: str) -> None:
+            entered.set()
+            assert leave.wait(PATIENCE_S)
+            super().write(path, value)
+
+    node = Node(REPAIR, kernel=Slow())
+    node.create()
+    node.start()
+    for file, value in FILES.items():
+        node.kernel.files[f"{CONTAINER}/{file}"] = value
+    writer = node.plugin.lifecycle.pending.writer
+    assert writer is not None
+    queue = writer.queue = WriteQueue(writer._executor)
+    thread = threading.Thread(target=queue.run, args=(stop,))
+    thread.start()
+    try:
+        node.kernel.files[f"{CONTAINER}/cpu.weight"] = "77"
+        node.verify()
+        assert entered.wait(PATIENCE_S)
+        for _ in range(3):
+            node.verify()
+        counts = node.plugin.lifecycle.verification
+        assert (counts.repairs, counts.failed_repairs) == ({}, {})
+    finally:
+        leave.set()
+        wait_until(lambda: queue.counts[Status.WRITTEN] == 1)
+        stop.set()
+        queue.wake()
+        thread.join(PATIENCE_S)
+    node.verify()
+    assert node.of_container("cpu.weight") == "59"
+    assert (counts.repairs, counts.failed_repairs) == ({"cpu.weight": 1}, {})
+    assert node.kernel.writes == [(f"{CONTAINER}/cpu.weight", "59")]
+
+
+@pytest.mark.parametrize("happens", ["an update", "a withdrawal"])
+def test_a_repair_that_waits_too_long_is_not_done(node: Node, happens: str) -> None:
+    """What is right at its submission may be wrong when its turn comes."""
+    lifecycle = node.plugin.lifecycle
+    writer = lifecycle.pending.writer
+    assert writer is not None
+    queue = writer.queue = WriteQueue(writer._executor)
+    node.kernel.files[f"{CONTAINER}/memory.max"] = "max"
+    node.verify()
+    assert len(queue) == 1
+    if happens == "an update":
+        node.update(asking(limit_bytes=2 * GIB))
+    else:
+        lifecycle.withdraw()
+    assert queue.write_next()
+    assert node.kernel.writes == []
+    assert queue.counts == {Status.DROPPED: 1}
+    assert lifecycle.pending.being_written == []
 
 
 def test_a_container_without_a_cgroup_is_no_trouble(

@@ -114,9 +114,9 @@ def test_a_resize_that_the_other_process_answered_is_left(tmp_path: Path) -> Non
     assert resized_in_silence(tmp_path, now) == []
 
 
-def test_nothing_is_listed_on_cgroup_v1() -> None:
-    """There nriplugin has nothing to do, whoever decides."""
+def test_on_cgroup_v1_what_exists_is_listed_and_what_comes_is_not() -> None:
+    """With the defaults nothing is decided there, whoever decides."""
     plugin = plugin_on(NODE._replace(cgroup_version=1))
     plugin.synchronize(*existing([pod_at()], [container_at()]))
     assert plugin.create_container(creation(pod_at(), container_at(number=2))) is None
-    assert len(plugin.lifecycle.inventory) == 0
+    assert len(plugin.lifecycle.inventory) == 1

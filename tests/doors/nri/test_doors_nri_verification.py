@@ -20,6 +20,7 @@ from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
 from nriplugin.state import verifier as verification
 from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import EntryState
+from nriplugin.state.policy_holds import HeldFile, PolicyState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -468,3 +469,23 @@ def test_the_runtime_is_not_asked_about_a_container_with_direct_writes() -> None
     assert sent == []
     assert node.of_container("cpu.max.burst") == "50000"
     assert node.of_container("memory.max") == str(GIB)
+
+
+def test_a_value_of_a_policy_is_no_drift() -> None:
+    """Neither counted nor repaired, as long as the policy holds the file."""
+    node = Node("repair: {enabled: true}\nquotaBurst: {enabled: true}")
+    node.create()
+    node.kernel.files.update({f"{CONTAINER}/{f}": v for f, v in FILES.items()})
+    node.start()
+    [(container_id, entry)] = node.plugin.lifecycle.inventory.snapshot().items()
+    hold = HeldFile("quotaBurst", "1 2", "1 2", FILES["cpu.max"], 0.0, "")
+    state = PolicyState(entry)
+    state.held = {"cpu.max": hold}
+    node.plugin.lifecycle.policies._states = {container_id: state}
+    node.kernel.files[f"{CONTAINER}/cpu.max"] = "150000 100000"
+    node.verify()
+    assert not node.plugin.lifecycle.verification.drift
+    assert node.of_container("cpu.max") == "150000 100000"
+    state.held = {}
+    node.verify()
+    assert node.plugin.lifecycle.verification.drift["cpu.max"] == 1

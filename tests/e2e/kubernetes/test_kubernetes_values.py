@@ -7,11 +7,12 @@ pods as the API server shows them.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from support.bed import FreshNode, on_nodes
-from support.cluster import keep_looking
+from support.cluster import TOP, container_ids, keep_looking
 from support.explained import explain
 from support.plugins import running
 from support.workloads import (
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
     from support.cluster import Cluster, Levels
 
 pytestmark = pytest.mark.timeout(3600)
-each_node = on_nodes(
-    FreshNode("kubernetes-systemd"),
-    long=(FreshNode("kubernetes"), FreshNode("kubernetes-crio")),
-)
+SYSTEMD, CGROUPFS = FreshNode("kubernetes-systemd"), FreshNode("kubernetes")
+each_node = on_nodes(SYSTEMD, long=(CGROUPFS, FreshNode("kubernetes-crio")))
 
 OVERHEAD = cpu_memory("50m", "32Mi")
 # An init container tells its log what its cgroup has, which is gone when others run.
@@ -223,3 +222,32 @@ def test_every_container_was_looked_at(seen: dict[bool, Seen]) -> None:
         "together": {"one", "two"},
         "heavy": app,
     }
+
+
+def differences(node: Machine) -> list[dict[str, Any]]:
+    """Return what `nriplugin capacity --check` names, run in the guest."""
+    done = node.run("nriplugin", "capacity", "--check", "-o", "json")
+    assert done.code in (0, 1), done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["differences"]
+    assert bool(found) == bool(done.code)
+    return found
+
+
+# CRI-O does not tell the overhead of a pod.
+@on_nodes(SYSTEMD, long=(CGROUPFS,))
+def test_capacity_expects_what_kubelet_has_written(
+    node: Machine, seen: dict[bool, Seen]
+) -> None:
+    """On all four levels; then one value is changed, and only that one is named."""
+    found = keep_looking(lambda: differences(node), lambda found: not found)
+    assert found == []
+    app = container_ids(seen[True].pods["web"])["app"]
+    (path,) = node.check("find", TOP, "-path", f"*{app}*/cpu.max").split()
+    before = (node.read([path])[path] or "").strip()
+    node.write(path, "77000 100000")
+    try:
+        (difference,) = differences(node)
+    finally:
+        node.write(path, before)
+    assert f"{TOP}{difference['cgroup']}/cpu.max" == path
+    assert (difference["held"], difference["wanted"]) == ("77000 100000", before)

@@ -20,6 +20,7 @@ from engine.cases import (
 )
 
 from nriplugin.convert import Resources
+from nriplugin.engine.cache_key import deciding_keys
 from nriplugin.engine.decide import decide, decide_update
 from nriplugin.engine.decision import Decision, Level, When
 from nriplugin.engine.handlers.cpu_qos import CPUQoSSettings, Equivalent
@@ -233,3 +234,37 @@ def test_memory_qos_comes_before_the_level() -> None:
     decision = decide(BE, app, NODE, chosen)
     assert decision.why("memory.high").handler == "memoryQoS"
     assert dict(decision.left)["memory.high"] == "memoryQoSLevel: set by memoryQoS"
+
+
+KEY = "volcano.sh/preemptable"
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "idle"),
+    [
+        ({}, {KEY: "true"}, True),
+        ({KEY: "true"}, {}, True),
+        ({KEY: "true"}, {KEY: "false"}, False),
+        ({}, {KEY: "perhaps"}, False),
+        ({}, {}, False),
+        ({}, {KEY: "true", VOLCANO: "LS"}, False),
+        ({}, {KEY: "false", VOLCANO: "BE"}, True),
+    ],
+)
+def test_a_preemptable_pod_has_the_level_that_the_setting_names(
+    labels: dict[str, str], annotations: dict[str, str], idle: bool
+) -> None:
+    """A stated level wins over it; without the setting, the key says nothing."""
+    pod = POD._replace(labels=labels, annotations=annotations)
+    decision = cpu(pod, preemptable=QoSLevel.BE)
+    assert decision.files.get("cpu.idle") == ("1" if idle else None)
+    if idle and VOLCANO not in annotations:
+        assert decision.why("cpu.idle").source == f"{KEY} of the pod"
+        assert "cpu.idle" not in cpu(pod).files
+
+
+def test_equal_pods_that_differ_in_being_preemptable_are_decided_apart() -> None:
+    """The decision cache has the key, as a label and as an annotation."""
+    keys = deciding_keys(config(CPUQoSSettings(enabled=True)))
+    assert KEY in keys.labels
+    assert KEY in keys.annotations

@@ -17,7 +17,13 @@ from nriplugin.engine.handlers.quota_burst import (
     QuotaBurstState,
     quota_to_hold,
 )
-from nriplugin.engine.policies import Action, ContainerSample, NodeSample, Quota
+from nriplugin.engine.policies import (
+    ContainerSample,
+    NodeSample,
+    PolicyAction,
+    PolicyAnswer,
+    Quota,
+)
 from nriplugin.engine.policy_settings import policies_of
 
 OWN_US, PERIOD_US = 100_000, 100_000
@@ -121,8 +127,8 @@ def test_the_actions_of_pod_and_container() -> None:
     """The pod grows by the difference; both have the container's period."""
     answer = quota_to_hold(FOR_EVER, state(100_000), sample(0), sample(10, 1, 3), CALM)
     assert answer.actions == (
-        Action("cpu.max", "20000 100000", Level.POD),
-        Action("cpu.max", "120000 100000", Level.CONTAINER),
+        PolicyAction("cpu.max", "20000 100000", Level.POD),
+        PolicyAction("cpu.max", "120000 100000", Level.CONTAINER),
     )
     assert answer.reason == "throttled in 3 of 100 periods"
 
@@ -131,7 +137,7 @@ def test_the_actions_of_pod_and_container() -> None:
 def test_without_a_quota_there_is_nothing_to_burst_above(text: str) -> None:
     """No state and no action."""
     answer = quota_to_hold(FOR_EVER, None, None, sample(0, original=text), CALM)
-    assert answer == (None, (), "")
+    assert answer == PolicyAnswer(None)
 
 
 def test_a_resize_begins_anew() -> None:
@@ -207,7 +213,8 @@ def test_whatever_the_samples_a_quota_stays_within_its_bounds(
             periods=(now.periods or 0) + int(seconds * 10),
             throttled=max(0, (now.throttled or 0) + throttled) if measured else None,
         )
-        kept, actions, _ = quota_to_hold(settings, kept, before, now, NodeSample(node))
+        answer = quota_to_hold(settings, kept, before, now, NodeSample(node))
+        kept, actions = answer.state, answer.actions
         previous = before
         for action in actions:
             own_us, _, period = original.partition(" ")
@@ -238,7 +245,7 @@ def test_over_time_a_container_gets_its_quota_and_one_bucket_more(
             periods=number * 100,
             throttled=number if cpus >= quota_us / PERIOD_US else previous.throttled,
         )
-        kept, _, _ = quota_to_hold(settings, kept, previous, now, CALM)
+        kept = quota_to_hold(settings, kept, previous, now, CALM).state
         quota_us, previous = kept.quota_us, now
     own_s = len(uses) * INTERVAL_S * OWN_US / PERIOD_US
     # One bucket of 60 s and one interval, each with two CPUs above the own one.

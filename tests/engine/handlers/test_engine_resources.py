@@ -129,7 +129,8 @@ def test_cgroup_v1_gets_nothing() -> None:
         decide_update(POD, APP, TYPICAL, facts, DEFAULT_CONFIG),
     ):
         assert decision.files == {}
-        assert decision.left == [("everything", "cgroup v1 (tmpfs)")]
+        text = "direct writes only: cgroup v1 (tmpfs)"
+        assert decision.left == [("cgroup v2 files", text)]
 
 
 @pytest.mark.parametrize(

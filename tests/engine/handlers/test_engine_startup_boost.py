@@ -15,7 +15,7 @@ from nriplugin.engine.handlers.startup_boost import (
     quota_to_hold,
     settings_of,
 )
-from nriplugin.engine.policies import Action, ContainerSample, NodeSample
+from nriplugin.engine.policies import ContainerSample, NodeSample, PolicyAction
 from nriplugin.kube.annotations import read_annotations
 
 ON = StartupBoostSettings(enabled=True)
@@ -29,17 +29,17 @@ def actions(
     age_s: float | None,
     own: str = "50000 100000",
     node: NodeSample = NODE_OF_8,
-) -> tuple[Action, ...]:
+) -> tuple[PolicyAction, ...]:
     """Return what is to be held at an age."""
     original = {"cpu.max": own} if own else {}
     sample = ContainerSample(100.0, original, age_s=age_s)
     return quota_to_hold(settings, None, None, sample, node).actions
 
 
-def both(pod: str, container: str) -> tuple[Action, ...]:
+def both(pod: str, container: str) -> tuple[PolicyAction, ...]:
     return (
-        Action("cpu.max", pod, Level.POD),
-        Action("cpu.max", container, Level.CONTAINER),
+        PolicyAction("cpu.max", pod, Level.POD),
+        PolicyAction("cpu.max", container, Level.CONTAINER),
     )
 
 

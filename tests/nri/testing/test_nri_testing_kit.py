@@ -25,14 +25,27 @@ def imported_by(path: Path) -> set[str]:
 
 
 def test_only_the_demo_imports_the_kit() -> None:
-    """No module of the product outside of the kit imports it, except `demo`'s."""
+    """Nothing of the product imports it, except `demo` and the fixtures."""
     users = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         if PACKAGE / "nri" / "testing" not in path.parents
         and any(f"{name}.".startswith(f"{KIT}.") for name in imported_by(path))
     }
-    assert users == {"cli/demo_scenario.py"}
+    assert users == {"cli/demo_scenario.py", "pytest_plugin.py"}
+
+
+def test_only_the_fixtures_import_pytest() -> None:
+    """The product works without pytest: no other module imports it or the fixtures."""
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if any(
+            name.split(".")[0] == "pytest" or name == "nriplugin.pytest_plugin"
+            for name in imported_by(path)
+        )
+    }
+    assert users == {"pytest_plugin.py"}
 
 
 def test_importing_the_sdk_does_not_load_the_kit() -> None:

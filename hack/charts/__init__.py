@@ -1,0 +1,1 @@
+"""Makes the files of the Helm chart that are derived from something else."""

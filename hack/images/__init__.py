@@ -1,0 +1,1 @@
+"""Builds nriplugin's container image as an OCI archive, without a registry."""

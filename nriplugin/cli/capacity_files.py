@@ -1,0 +1,36 @@
+"""Reads the objects in files that a user gives to `nriplugin capacity`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from nriplugin.errors import ConfigError
+
+
+def read_objects(path: str, option: str) -> list[Any]:
+    """Return the documents of a file of YAML or JSON; `-` is standard input.
+
+    Raises:
+        ConfigError: it cannot be read, or is neither.
+    """
+    text = sys.stdin.read() if path == "-" else _text_of(path, option)
+    if text.lstrip()[:1] == "{":
+        # What `kubectl get -o json` prints takes a hundredth of the time of YAML.
+        try:
+            return [json.loads(text)]
+        except (ValueError, RecursionError):
+            pass  # several documents, or YAML in braces
+    from nriplugin.documents import load_documents
+
+    return load_documents(text, path)
+
+
+def _text_of(path: str, option: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", None) or "not UTF-8"
+        raise ConfigError(f"{option}: {path!r}: {reason}, expected a file") from exc

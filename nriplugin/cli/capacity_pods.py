@@ -1,0 +1,242 @@
+"""The pods of a capacity report: those that the user gives, else those of this node.
+
+kubelet's checkpoint has what containers were given, the runtime their names and IDs and
+what the checkpoint lacks. Without a checkpoint, as before Kubernetes 1.33, all is from
+the runtime. Where no runtime answers, as in a pod of nriplugin, a running daemon is
+asked for the names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nriplugin.cgroup.locate.identify import identify
+from nriplugin.cgroup.locate.walk import walk
+from nriplugin.cli.capacity_files import read_objects
+from nriplugin.errors import CgroupError, ConfigError, RPCError
+from nriplugin.kube.api_objects import ActivePod, RunningContainer, read_active_pods
+from nriplugin.kube.checkpoint_pods import CHECKPOINT, checkpoint_pods
+from nriplugin.kube.pod_qos import qos_class
+from nriplugin.kube.runtime_pods import complete_pod, pod_of_runtime, with_class
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection, Iterable, Mapping
+
+    from nriplugin.api import control_pb2 as control
+    from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.cli.container_names import ContainersOfDaemon
+    from nriplugin.kube.runtime_pods import RuntimePod
+
+# The states of containers whose files hold decisions of nriplugin's.
+_IN_FORCE = ("managed", "adopted", "drifted")
+_SCHEMES = {
+    "cri-containerd": "containerd",
+    "crio": "cri-o",
+    "docker": "docker",
+}
+
+
+class FoundPods(NamedTuple):
+    """The pods of a node, and where they are from."""
+
+    pods: list[ActivePod]
+    source: str
+
+
+class NodeToAsk(NamedTuple):
+    """Where to ask for pods that are not given; `tree` is None if there is none."""
+
+    host_root: str
+    runtime_endpoint: str  # the CRI socket that kubelet is told of, or empty
+    memory_bytes: int
+    daemon: ContainersOfDaemon
+    tree: Tree | None
+    kubepods: str
+
+
+def given_pods(args: argparse.Namespace, node: str | None) -> FoundPods:
+    """Return the pods in the files of --pods.
+
+    Raises:
+        ConfigError: a file cannot be read, or a pod is malformed.
+    """
+    documents = [one for path in args.pods for one in read_objects(path, "--pods")]
+    pods = read_active_pods(documents, node)
+    return FoundPods(pods, f"pods: {', '.join(args.pods)}")
+
+
+def pods_of_node(node: NodeToAsk) -> FoundPods:
+    """Return the pods that have a cgroup on this node.
+
+    Those in the checkpoint without one have ended or have not started: kubelet keeps
+    ended pods there for as long as the API server has them.
+
+    Raises:
+        ConfigError: there are neither a checkpoint nor a runtime that answers.
+    """
+    classes = _classes(node)
+    places = classes or {}
+    path = f"{node.host_root.rstrip('/')}{CHECKPOINT}"
+    missing = ""
+    objects: list[dict[str, Any]] = []
+    try:
+        with open(path, "rb") as file:
+            objects = checkpoint_pods(file.read(), path)
+    except OSError as exc:
+        missing = f"{path}: {exc.strerror}"
+    known, silence = _ask_runtime(node, {} if missing else _allocated(objects))
+    if missing and silence:
+        raise ConfigError(
+            f"pods: {missing}; {silence}; expected --pods PODS.yaml, or to run as root "
+            "on a node with kubelet"
+        )
+    if missing:
+        objects = [
+            pod_of_runtime(one, places.get(uid), node.memory_bytes)
+            for uid, one in known.items()
+            if one.containers
+        ]
+    else:
+        objects = [
+            complete_pod(one, known.get(_uid(one)), places.get(_uid(one)))
+            for one in objects
+            if classes is None or _uid(one) in classes
+        ]
+    pods = read_active_pods([_in_class(one, places) for one in objects], None)
+    if missing:
+        source = "the runtime; memory requests are estimated from OOM scores"
+    elif not silence:
+        source = f"{path}; names, overhead and init containers are the runtime's"
+    else:
+        source = f"{path}, without overhead and init containers: {silence}"
+        if node.tree is not None:
+            named = node.daemon.get(_ids(node.tree, node.kubepods))
+            pods = _with_names(pods, named.values())
+            source += "; names are the daemon's" if named else ""
+    return FoundPods(pods, f"pods: {source}")
+
+
+def decided_files(
+    daemon: ContainersOfDaemon, tree: Tree, kubepods: str
+) -> dict[str, dict[str, str]]:
+    """Return the files that a running daemon has decided about, by the cgroup.
+
+    Those of a container hold what nriplugin decided, not what kubelet sent. What was
+    only decided for show is left out.
+    """
+    return {
+        one.cgroup: {file.file: file.decided for file in one.files if file.decided}
+        for one in daemon.get(_ids(tree, kubepods)).values()
+        if one.state in _IN_FORCE
+    }
+
+
+def _uid(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def _allocated(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Return the names of the containers in the checkpoint, by the pod's UID."""
+    return {
+        _uid(pod): {one["name"] for one in pod["spec"]["containers"]} for pod in objects
+    }
+
+
+def _in_class(pod: dict[str, Any], classes: Mapping[str, str]) -> dict[str, Any]:
+    """Return a pod of the class in which its cgroup is, if that is known."""
+    qos = classes.get(_uid(pod))
+    if qos is None:
+        return pod
+    (read,) = read_active_pods([pod], None)
+    return with_class(pod, qos_class(read.pod.spec), qos)
+
+
+def _classes(node: NodeToAsk) -> dict[str, str] | None:
+    """Return the classes in which the cgroups of pods are, by the pods' UIDs.
+
+    None if there are no cgroups to look at.
+    """
+    if node.tree is None:
+        return None
+    try:
+        found = list(walk(node.tree, node.kubepods))
+    except CgroupError:
+        return None
+    return {
+        one.identity.pod_uid: one.identity.qos_class
+        for one in found
+        if one.identity.level == "pod"
+        and one.identity.pod_uid is not None
+        and one.identity.qos_class is not None
+    }
+
+
+def _ask_runtime(
+    node: NodeToAsk, allocated: Mapping[str, Collection[str]]
+) -> tuple[dict[str, RuntimePod], str]:
+    """Return the runtime's pods by UID, or why there are none."""
+    # Imported here, because they take time that files given by the user do not need.
+    from nriplugin.daemon.doctor.cri_sockets import find_cri_sockets
+    from nriplugin.daemon.doctor.host_files import HostFiles
+    from nriplugin.doors.cri.client import RuntimeClient
+    from nriplugin.doors.cri.runtime_pods import read_runtime_pods
+
+    files = HostFiles(node.host_root)
+    silence = "no runtime has a CRI socket here"
+    for path in find_cri_sockets(files, node.runtime_endpoint).values():
+        try:
+            with RuntimeClient(path) as client:
+                found = read_runtime_pods(client, allocated)
+        except (ConfigError, RPCError, TimeoutError) as exc:
+            silence = f"{path}: {exc}"
+            continue
+        return {pod.uid: pod for pod in found}, ""
+    return {}, silence
+
+
+def _ids(tree: Tree, kubepods: str) -> list[str]:
+    try:
+        found = list(walk(tree, kubepods))
+    except CgroupError:
+        return []
+    return [
+        one.identity.container_id
+        for one in found
+        if one.identity.container_id and not one.identity.inner
+    ]
+
+
+def _with_names(
+    pods: list[ActivePod], known: Iterable[control.ContainerWhy]
+) -> list[ActivePod]:
+    """Return pods with the names and container IDs that the daemon knows."""
+    by_uid: dict[str, list[control.ContainerWhy]] = {}
+    running: dict[str, dict[str, RunningContainer]] = {}
+    for one in known:
+        place = identify(one.cgroup)
+        if place is None or place.pod_uid is None:
+            continue
+        by_uid.setdefault(place.pod_uid, []).append(one)
+        scheme = _SCHEMES.get(place.runtime or "", "")
+        found = running.setdefault(place.pod_uid, {})
+        found[one.container] = RunningContainer(scheme, one.id)
+    named = []
+    for pod in pods:
+        uid = pod.pod.uid
+        if uid in by_uid:
+            first = by_uid[uid][0]
+            manifest = pod.pod._replace(name=first.pod, namespace=first.namespace)
+            named.append(ActivePod(manifest, _once(running[uid], by_uid[uid])))
+        else:
+            named.append(pod)
+    return named
+
+
+def _once(
+    running: Mapping[str, RunningContainer], known: list[control.ContainerWhy]
+) -> dict[str, RunningContainer]:
+    """Return containers whose name only one container has: a restart leaves two."""
+    counts = Counter(one.container for one in known)
+    return {name: one for name, one in running.items() if counts[name] == 1}

@@ -1,0 +1,98 @@
+"""On cgroup v1 nothing is decided, and policies still know the containers."""
+
+from __future__ import annotations
+
+from cgroup.kernels import Kernel
+from doors.nri.messages import asking, container_at
+from doors.nri.nodes import FACTS, Node
+from support.trees import CONTAINER, POD
+
+from nriplugin.cgroup.types.registry import Type
+
+ON = """
+quotaBurst: {enabled: true, percent: 150, periodSeconds: null, nodeCpuPercent: null}
+"""
+V1 = FACTS._replace(cgroup_version=1)
+
+
+class V1Node(Node):
+    """A node whose container is throttled whenever the policies look."""
+
+    def __init__(self, config: str = ON) -> None:
+        super().__init__(config, V1, Kernel(1))
+        self.policies = self.plugin.lifecycle.policies
+        self.policies.sampler.clock = lambda: self.now
+        for cgroup in (POD, CONTAINER):
+            self.set_quota(cgroup, 100_000)
+
+    def set_quota(self, cgroup: str, quota_us: int) -> None:
+        self.kernel.tree.set(Type.CPU_QUOTA, cgroup, quota_us)
+
+    def quotas(self) -> tuple[int, int]:
+        tree = self.kernel.tree
+        return tree.get(Type.CPU_QUOTA, POD), tree.get(Type.CPU_QUOTA, CONTAINER)
+
+    def look(self) -> None:
+        tree, files = self.kernel.tree, self.kernel.files
+        self.now += 10
+        stat = tree.get(Type.CPU_STAT, CONTAINER)
+        stat["nr_periods"] += 100
+        stat["nr_throttled"] += 100
+        path = tree.path(Type.CPU_STAT, CONTAINER)
+        files[path] = "\n".join(f"{name} {value}" for name, value in stat.items())
+        usage = tree.path(Type.CPU_USAGE, CONTAINER)
+        files[usage] = str(int(files[usage]) + 10_000_000_000)
+        self.policies.look()
+
+
+def test_a_new_container_is_followed() -> None:
+    """It gets an empty answer, and more quota once it is throttled."""
+    node = V1Node()
+    node.synchronize([])
+    assert node.create() is None
+    node.start()
+    node.look()
+    node.look()
+    assert node.quotas() == (120_000, 120_000)
+    node.remove()
+    node.kernel.remove(CONTAINER)
+    node.policies.look()
+    assert node.kernel.tree.get(Type.CPU_QUOTA, POD) == 100_000
+
+
+def test_an_existing_container_is_followed() -> None:
+    """By the list of Synchronize, which is answered with nothing."""
+    node = V1Node()
+    assert not node.synchronize([container_at()])
+    node.background.work()
+    node.look()
+    assert node.quotas() == (120_000, 120_000)
+
+
+def test_a_resize_gets_its_way() -> None:
+    """What was raised goes back before kubelet lowers the pod, then the new one counts.
+
+    The kernel of this test refuses a quota of a pod below that of a container in it.
+    """
+    node = V1Node()
+    node.synchronize([container_at()])
+    node.look()
+    node.look()
+    assert node.update(asking(quota_us=50_000)) is None
+    node.background.work()
+    assert node.quotas() == (100_000, 100_000)
+    node.set_quota(CONTAINER, 50_000)
+    node.post_update()
+    node.set_quota(POD, 50_000)
+    node.look()
+    node.look()
+    assert node.quotas() == (60_000, 60_000)
+
+
+def test_without_a_policy_nothing_is_kept() -> None:
+    """Neither containers nor a journal."""
+    node = V1Node("{}")
+    node.synchronize([container_at()])
+    node.create()
+    assert len(node.plugin.lifecycle.inventory) == 0
+    assert node.opened == 0

@@ -1,0 +1,155 @@
+"""Memory guard and proactive reclaim, shown by what the kernel does to containers."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.bed import on_nodes
+from support.plugins import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from nodes.machine import Machine
+    from support.kubelet import Container, Kubelet
+
+pytestmark = pytest.mark.timeout(900)
+
+each_node = on_nodes("containerd-2.4", "systemd")
+
+MIB = 1 << 20
+PATIENCE_S = 300
+
+CONFIG = """
+policies: {intervalSeconds: 2}
+unifiedAnnotations: {enabled: true, allowed: [memory.high]}
+memoryGuard: {enabled: true, stepPercent: 100, stallPercent: 10, cooldownSeconds: 4}
+proactiveReclaim:
+  enabled: true
+  percent: 20
+  keepBytes: 8388608
+  refaultsPerSecond: 10000
+  cpuPercent: 100
+  restSeconds: 2
+"""
+HIGH = 32 * MIB
+NEEDS = 96 * MIB  # more than memory.high, less than the limit
+CACHE = 80 * MIB
+LIMIT = {"memory_limit_in_bytes": 192 * MIB}
+ANNOTATIONS = {
+    "memory.high.cgroup2.nri.io/container.guarded": str(HIGH),
+    "memory.high.cgroup2.nri.io/container.alone": str(HIGH),
+    "memory-guard.cgroup2.nri.io/container.alone": "off",
+    "memory.high.cgroup2.nri.io/container.cached": str(2 * CACHE),
+    "proactive-reclaim.cgroup2.nri.io/container.left": "off",
+}
+
+
+class Group:
+    """A container's cgroup, and a process that a test starts in it."""
+
+    def __init__(self, node: Machine, container: Container) -> None:
+        (self.path,) = container.cgroups
+        self._node = node
+        inner = f"{self.path}/container"  # crun's, under systemd
+        has_inner = node.read([f"{inner}/cgroup.procs"])[f"{inner}/cgroup.procs"]
+        self._processes = inner if has_inner else self.path
+
+    def spawn(self, command: str) -> int:
+        """Start a command in the container's cgroup; return its pid."""
+        enter = f"echo $$ > {self._processes}/cgroup.procs"
+        log = "/var/log/memory-policies.log"
+        return self._node.spawn("sh", "-c", f"{enter} && exec {command}", log=log)
+
+    def read(self, file: str) -> str:
+        path = f"{self.path}/{file}"
+        return (self._node.read([path])[path] or "").strip()
+
+    @property
+    def used(self) -> int:
+        return int(self.read("memory.current"))
+
+    @property
+    def high_events(self) -> int:
+        lines = (line.split() for line in self.read("memory.events").splitlines())
+        return next(int(count) for name, count in lines if name == "high")
+
+
+@pytest.fixture(scope="module")
+def plugin(node: Machine) -> Iterator[None]:
+    node.write("/tmp/memory.yaml", CONFIG)
+    with running(node, "--config", "/tmp/memory.yaml"):
+        yield
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Return whether a condition comes true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (good := condition()) and time.monotonic() < deadline:
+        time.sleep(1)
+    return good
+
+
+def why(node: Machine, container: Container) -> Any:
+    answer = node.check("nriplugin", "why", container.id, "-o", "json")
+    (found,) = json.loads(answer)["containers"]
+    return found
+
+
+def outcomes(node: Machine, policy: str) -> dict[str, int]:
+    """Return how often a policy has come to which outcome."""
+    status = json.loads(node.run("nriplugin", "status", "-o", "json").stdout)
+    (found,) = (one for one in status["policies"]["policies"] if one["name"] == policy)
+    return {one["outcome"]: int(one["count"]) for one in found.get("actions", ())}
+
+
+@each_node
+@pytest.mark.usefixtures("plugin")
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_an_allocator_at_memory_high_resumes_with_the_guard(
+    node: Machine, kubelet: Kubelet, handler: str
+) -> None:
+    """Of two that need more than memory.high, only the guarded one gets it."""
+    with kubelet.sandbox("Burstable", handler, ANNOTATIONS) as pod:
+        containers = [kubelet.start(pod, name, LIMIT) for name in ("guarded", "alone")]
+        guarded, alone = (Group(node, container) for container in containers)
+        # dd keeps its buffer while it runs; one that got all of it copies for ever.
+        command = f"dd if=/dev/zero of=/dev/null bs={NEEDS}"
+        pids = [group.spawn(command) for group in (guarded, alone)]
+        try:
+            assert until(lambda: guarded.used >= NEEDS), why(node, containers[0])
+            assert alone.used < NEEDS
+            assert alone.high_events
+            assert int(guarded.read("memory.high")) > HIGH
+            assert int(alone.read("memory.high")) == HIGH
+            said = why(node, containers[0])
+            assert any("held back" in one for one in said["at_run_time"]), said
+        finally:
+            for pid in pids:
+                node.stop(pid, 9)
+        # Step by step, while the container runs.
+        assert until(lambda: guarded.read("memory.high") == str(HIGH))
+
+
+@each_node
+@pytest.mark.usefixtures("plugin")
+def test_reclaim_takes_cache_and_no_container_is_held_back(
+    node: Machine, kubelet: Kubelet
+) -> None:
+    """Of two that have read a disk, one loses its page cache."""
+    with kubelet.sandbox("Burstable", "runc", ANNOTATIONS) as pod:
+        containers = [kubelet.start(pod, name, LIMIT) for name in ("left", "cached")]
+        left, cached = (Group(node, container) for container in containers)
+        for number, group in enumerate((left, cached)):
+            # Pages belong to the cgroup that reads them first.
+            size = f"bs={MIB} skip={number * CACHE // MIB} count={CACHE // MIB}"
+            pid = group.spawn(f"dd if=/dev/vda of=/dev/null {size}")
+            assert until(lambda pid=pid: node.poll(pid) is not None)  # type: ignore[misc]
+        assert until(lambda: cached.used < CACHE // 2), why(node, containers[1])
+        assert left.used > CACHE * 3 // 4
+        assert cached.high_events == 0
+        assert cached.read("memory.high") == str(2 * CACHE)
+        assert outcomes(node, "proactiveReclaim").get("triggered", 0) > 0
