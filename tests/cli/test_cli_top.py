@@ -93,7 +93,12 @@ def test_a_container_that_its_quota_holds_back(
     """Its row and its pod's have the verdict; JSON has the numbers, too."""
     stat = root / CONTAINER[1:] / "cpu.stat"
     between = "usage_usec 3100000\nnr_periods 110\nnr_throttled 45\nthrottled_usec 6000"
-    monkeypatch.setattr(top, "sleep", lambda _: (sleep(0.1), stat.write_text(between)))
+
+    def work(seconds: float) -> None:
+        sleep(seconds)
+        stat.write_text(between)
+
+    monkeypatch.setattr(top, "sleep", work)
     assert main([*options(root), "--containers"]) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert {row[0]: row[-1] for row in shown[1:]} == {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nriplugin.engine.policies import ContainerSample, MemoryCounts, Stall
+from nriplugin.engine.policies import ContainerSample, MemoryCounts, StallTime
 from nriplugin.engine.verdicts import Finding, Judgement, Moment, Verdict, judge, of_pod
 
 MIB = 1 << 20
@@ -30,16 +30,16 @@ ZERO: dict[str, Any] = {
     "memory_bytes": 10 * MIB,
     "memory_high_bytes": 64 * MIB,
     "memory_counts": MemoryCounts(0, 0, 0, 0),
-    "cpu_stall": Stall(0, 0),
-    "memory_stall": Stall(0, 0),
-    "io_stall": Stall(0, 0),
+    "cpu_stall": StallTime(0, 0),
+    "memory_stall": StallTime(0, 0),
+    "io_stall": StallTime(0, 0),
 }
 POD = ContainerSample(0.0, cpu_usage_ns=0, periods=0, throttled=0, throttled_ns=0)
 START = Moment(ContainerSample(0.0, **ZERO), POD, 100.0)
 
 
-def stalled(seconds: float) -> Stall:
-    return Stall(round(seconds * 1e6), 0)
+def stalled(seconds: float) -> StallTime:
+    return StallTime(round(seconds * 1e6), 0)
 
 
 def after(
@@ -234,7 +234,7 @@ def test_contention_needs_the_pod_and_the_node() -> None:
 
 def test_without_pressure_the_run_queue_tells_who_is_idle() -> None:
     """As on cgroup v1, where contention and memory.high cannot be told."""
-    v1 = {
+    v1: dict[str, Any] = {
         "cpu_stall": None,
         "memory_stall": None,
         "io_stall": None,
@@ -283,7 +283,7 @@ NEEDS = {
     IDLE: {"cpu_usage_ns", "cpu_stall", "memory_stall", "io_stall"},
 }
 amounts = st.integers(0, 100 * SECOND)
-stalls = st.builds(Stall, st.integers(0, 20_000_000), st.just(0))
+stalls = st.builds(StallTime, st.integers(0, 20_000_000), st.just(0))
 
 
 @st.composite
