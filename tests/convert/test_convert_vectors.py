@@ -96,8 +96,6 @@ NOT_CONVERTED = {
     "rt/runc-1.2.6/": "an older runc; its curve is fn/shares-linear",
     "rt/runc-head/": "systemd only",
     "rt/crun-": "where runc and crun differ, ours follows runc",
-    "volcano/memoryqosv2/": "no handler takes a share of the limit alone",
-    "koordlet/cfsQuotaBurst/": "no handler raises a quota",
 }
 
 # Vectors that are no conversion, and the files with their tests.
@@ -114,6 +112,8 @@ ELSEWHERE = {
     "k8s/LimitedSwap/": "kube/test_kube_memory_reservation.py",
     "volcano/cpu-burst/": "engine/test_engine_agents.py",
     "koordlet/cpuBurst/": "engine/test_engine_agents.py",
+    "koordlet/cfsQuotaBurst/": "engine/test_engine_agents.py",
+    "volcano/memoryqosv2/": "engine/test_engine_agents.py",
 }
 
 # The contents of a new cgroup's files.
