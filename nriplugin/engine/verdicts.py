@@ -7,8 +7,8 @@ verdicts may hold at once, except that an idle container is held back by nothing
 The kernel's pressure on cpu also counts tasks that wait because a quota ran out. So
 only what is left of it without throttling is contention, and only as far as others have
 used CPUs meanwhile: a container may also contend with its own tasks. The time of
-throttling is summed over CPUs and pressure is not, so throttling counts for at most the
-time that passed, and contention beside heavy throttling may be missed.
+throttling is summed over CPUs and pressure is at most the time that passed, so
+contention beside heavy throttling of several tasks may be missed.
 """
 
 from __future__ import annotations
@@ -168,8 +168,9 @@ def _contended(previous: Moment, now: Moment, seconds: float) -> Finding | bool 
     busy_s = _grown(previous.node_busy_s, now.node_busy_s)
     if own is None or pods is None or used_ns is None or busy_s is None:
         return None
-    # A container and its pod may be throttled one after the other.
-    waited_s = stalled_s - min(own.seconds + pods.seconds, seconds)
+    # A container and its pod may be throttled one after the other. Where throttling is
+    # longer than the time that passed, nothing is left.
+    waited_s = stalled_s - own.seconds - pods.seconds
     others = max(busy_s - used_ns / 1e9, 0.0) / seconds  # CPUs
     if waited_s < CONTENDED_SHARE * seconds or others < CONTENDED_SHARE:
         return False

@@ -170,10 +170,10 @@ class UsageSampler:
     ) -> dict[str, Moment]:
         """Measure for the verdicts about containers."""
         moments: dict[str, Moment] = {}
-        of_pod: ContainerSample | None = None
+        pods: ContainerSample | None = None
         for one in found:
             if one.identity.level == "pod":  # its containers come directly after it
-                of_pod = self._moment_sampler.sample_of_pod(one.cgroup)
+                pods = self._moment_sampler.sample_of_pod(one.cgroup)
                 continue
             sample = self._moment_sampler.sample(one.cgroup)
             if sample is not None:
@@ -181,7 +181,7 @@ class UsageSampler:
                 if states is not None and not states.unseen:
                     sample = sample._replace(running_tasks=states.running)
                 busy_s = self._moment_sampler.node_busy_s()
-                moments[one.cgroup] = Moment(sample, of_pod, busy_s)
+                moments[one.cgroup] = Moment(sample, pods, busy_s)
         return moments
 
     def _counters(self, cgroup: str) -> CpuCounters:

@@ -58,7 +58,7 @@ def verdicts(judgement: Judgement) -> list[Verdict]:
     return [one.verdict for one in judgement.findings]
 
 
-LOOP_UNDER_QUOTA = {
+LOOP_UNDER_QUOTA: dict[str, Any] = {
     "cpu_usage_ns": 2 * SECOND,
     "periods": 100,
     "throttled": 99,
@@ -66,9 +66,9 @@ LOOP_UNDER_QUOTA = {
     "cpu_stall": stalled(8.1),
 }
 # Four tasks: each CPU's time counts, so the sum is above the time that passed.
-FOUR_UNDER_QUOTA = {**LOOP_UNDER_QUOTA, "throttled_ns": 32 * SECOND}
-HALF_A_CPU = {"cpu_usage_ns": 5 * SECOND, "cpu_stall": stalled(5.0)}
-AT_HIGH = {
+FOUR_UNDER_QUOTA: dict[str, Any] = {**LOOP_UNDER_QUOTA, "throttled_ns": 32 * SECOND}
+HALF_A_CPU: dict[str, Any] = {"cpu_usage_ns": 5 * SECOND, "cpu_stall": stalled(5.0)}
+AT_HIGH: dict[str, Any] = {
     "cpu_usage_ns": SECOND,
     "memory_bytes": 63 * MIB,
     "memory_counts": MemoryCounts(40, 0, 0, 0),
