@@ -55,7 +55,7 @@ class Moment(NamedTuple):
     node_busy_s: float | None = None
 
 
-class Finding(NamedTuple):
+class FoundVerdict(NamedTuple):
     """A verdict that holds, the numbers it follows from, and what it costs."""
 
     verdict: Verdict
@@ -66,7 +66,7 @@ class Finding(NamedTuple):
 class Judgement(NamedTuple):
     """The verdicts that hold, the one that costs most first, and those not told."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[FoundVerdict, ...] = ()
     untold: tuple[Verdict, ...] = tuple(Verdict)
 
 
@@ -91,7 +91,7 @@ def judge(previous: Moment | None, now: Moment) -> Judgement:
         Verdict.MEMORY_HIGH: _held_at_high(previous, now, seconds),
         Verdict.IDLE: _idle(previous, now, seconds),
     }
-    held = [one for one in told.values() if isinstance(one, Finding)]
+    held = [one for one in told.values() if isinstance(one, FoundVerdict)]
     if any(one.verdict is not Verdict.IDLE for one in held):
         held = [one for one in held if one.verdict is not Verdict.IDLE]
     held.sort(key=lambda one: -one.share)
@@ -104,7 +104,7 @@ def of_pod(containers: tuple[Judgement, ...]) -> Judgement:
 
     A pod is idle if every container is.
     """
-    worst: dict[Verdict, Finding] = {}
+    worst: dict[Verdict, FoundVerdict] = {}
     for judgement in containers:
         for one in judgement.findings:
             known = worst.get(one.verdict)
@@ -130,7 +130,9 @@ def of_pod(containers: tuple[Judgement, ...]) -> Judgement:
 # was not measured.
 
 
-def _throttled(previous: Moment, now: Moment, seconds: float) -> Finding | bool | None:
+def _throttled(
+    previous: Moment, now: Moment, seconds: float
+) -> FoundVerdict | bool | None:
     own = _throttling(previous.container, now.container)
     pods = _throttling(previous.pod, now.pod)
     found = _throttled_by(own, "", seconds) or _throttled_by(pods, "its pod: ", seconds)
@@ -141,7 +143,7 @@ def _throttled(previous: Moment, now: Moment, seconds: float) -> Finding | bool 
 
 def _throttled_by(
     one: _Throttling | None, whose: str, seconds: float
-) -> Finding | None:
+) -> FoundVerdict | None:
     if one is None or one.throttled < max(1, one.periods * THROTTLED_SHARE):
         return None
     periods = max(one.periods, one.throttled)
@@ -149,10 +151,12 @@ def _throttled_by(
     text = f"{whose}throttled in {one.throttled} of {periods} periods"
     if one.seconds:
         text += f", for {one.seconds:.2f} s summed over CPUs within {seconds:.2f} s"
-    return Finding(Verdict.THROTTLED, text, share)
+    return FoundVerdict(Verdict.THROTTLED, text, share)
 
 
-def _contended(previous: Moment, now: Moment, seconds: float) -> Finding | bool | None:
+def _contended(
+    previous: Moment, now: Moment, seconds: float
+) -> FoundVerdict | bool | None:
     before, after = previous.container, now.container
     stall_us = _grown(
         None if before.cpu_stall is None else before.cpu_stall.some_us,
@@ -178,12 +182,12 @@ def _contended(previous: Moment, now: Moment, seconds: float) -> Finding | bool 
         f"waited for a CPU in {waited_s:.2f} of {seconds:.2f} s, throttling left out, "
         f"while it used {used_ns / 1e9 / seconds:.2f} CPUs and others {others:.2f}"
     )
-    return Finding(Verdict.CONTENDED, text, waited_s / seconds)
+    return FoundVerdict(Verdict.CONTENDED, text, waited_s / seconds)
 
 
 def _held_at_high(
     previous: Moment, now: Moment, seconds: float
-) -> Finding | bool | None:
+) -> FoundVerdict | bool | None:
     before, after = previous.container, now.container
     high, used = after.memory_high_bytes, after.memory_bytes
     if high is not None and high < 0:
@@ -205,10 +209,10 @@ def _held_at_high(
         f"waited for memory in {stalled_s:.2f} of {seconds:.2f} s, with "
         f"{used / _MIB:.1f}Mi used of memory.high {high / _MIB:.1f}Mi"
     )
-    return Finding(Verdict.MEMORY_HIGH, text, stalled_s / seconds)
+    return FoundVerdict(Verdict.MEMORY_HIGH, text, stalled_s / seconds)
 
 
-def _idle(previous: Moment, now: Moment, seconds: float) -> Finding | bool | None:
+def _idle(previous: Moment, now: Moment, seconds: float) -> FoundVerdict | bool | None:
     before, after = previous.container, now.container
     used_ns = _grown(before.cpu_usage_ns, after.cpu_usage_ns)
     if used_ns is None:
@@ -224,7 +228,7 @@ def _idle(previous: Moment, now: Moment, seconds: float) -> Finding | bool | Non
         return None  # it may want a CPU and not get one
     elif after.running_tasks > 0:
         return False
-    return Finding(Verdict.IDLE, f"used {cpus:.3f} CPUs and waited for nothing")
+    return FoundVerdict(Verdict.IDLE, f"used {cpus:.3f} CPUs and waited for nothing")
 
 
 def _waits_us(

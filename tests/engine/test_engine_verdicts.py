@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nriplugin.engine.policies import ContainerSample, MemoryCounts, StallTime
-from nriplugin.engine.verdicts import Finding, Judgement, Moment, Verdict, judge, of_pod
+from nriplugin.engine.verdicts import (
+    FoundVerdict,
+    Judgement,
+    Moment,
+    Verdict,
+    judge,
+    of_pod,
+)
 
 MIB = 1 << 20
 SECOND = 1_000_000_000
@@ -266,7 +273,7 @@ def test_a_pod_is_held_back_as_its_containers_are() -> None:
     """The worst finding of each kind stays; a pod is idle if all of it is."""
     idle = judge(START, after())
     some = judge(START, after(**LOOP_UNDER_QUOTA, busy_s=2.0))
-    few = Judgement((Finding(THROTTLED, "few", 0.1),), ())
+    few = Judgement((FoundVerdict(THROTTLED, "few", 0.1),), ())
     unknown = Judgement((), (CONTENDED,))
     assert verdicts(of_pod((idle, idle))) == [IDLE]
     assert of_pod((idle, few, some)) == some
