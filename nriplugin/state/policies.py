@@ -50,7 +50,7 @@ from nriplugin.state.policy_triggers import PolicyTriggers
 from nriplugin.state.policy_writing import PolicyWriting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
@@ -198,16 +198,23 @@ class Policies:
         if not self._recovered or self._ended or self._plans.others_decide:
             return  # the next look has all containers
         began = thread_time()
+        states, pods = {}, set()
         for container_id in self._starts.take_new():
             entry = self._inventory.get(container_id)
             if entry is None or not entry.started:
                 continue
-            state = PolicyState(entry)
+            state = self._states.get(container_id)
+            if state is not None and state.sample and state.sample.age_s is not None:
+                continue  # a look has come first
+            state = state or PolicyState(entry)
             self._follow(state, entry, self._plans.now)
             if state.policies.on:
-                self._states = {**self._states, container_id: state}
+                states[container_id] = state
+                pods.add(entry.pod_cgroup or "")
                 self._ask(state, NodeSample(cpus=self.sampler.cpus()))
-        self._carry_out()
+        if states:
+            self._states = {**self._states, **states}
+            self._carry_out(pods)
         self.counts.cpu_s += thread_time() - began
 
     def end(self) -> None:
@@ -370,14 +377,19 @@ class Policies:
         state.want_nothing()
         state.shown = wanted
 
-    def _carry_out(self, *, ending: bool = False) -> None:
-        """Write what changed, pod by pod."""
-        self._writing.forget_ended({one.cgroup for one in self._states.values()})
+    def _carry_out(
+        self, only: Collection[str] | None = None, *, ending: bool = False
+    ) -> None:
+        """Write what changed, pod by pod: in these pods, or in all."""
+        if only is None:
+            self._writing.forget_ended({one.cgroup for one in self._states.values()})
         by_pod: dict[str, list[PolicyState]] = {}
         for state in self._states.values():
             by_pod.setdefault(state.entry.pod_cgroup or "", []).append(state)
-        pods = {pod: by_pod.get(pod, []) for pod in {**self._writing.pods, **by_pod}}
-        self._writing.carry_out(pods, ending=ending)
+        pods = only if only is not None else {**self._writing.pods, **by_pod}
+        self._writing.carry_out(
+            {pod: by_pod.get(pod, []) for pod in pods}, ending=ending
+        )
 
     def _count(self) -> None:
         on: Counter[str] = Counter()

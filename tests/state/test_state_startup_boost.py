@@ -55,6 +55,34 @@ def test_a_resize_wins() -> None:
     assert (node.quota(POD), node.quota()) == (80000, 80000)
 
 
+def test_a_look_that_comes_first_is_not_forgotten() -> None:
+    """What it has raised goes back at the deadline, too."""
+    node = PolicyNode(ON)
+    node.policies.started(CONTAINER.rpartition("/")[2], node.background)
+    node.look(1)
+    assert node.quota() == 150000
+    node.background.work()
+    node.look(60)
+    assert (node.quota(POD), node.quota()) == (50000, 50000)
+
+
+def test_a_start_costs_nothing_for_the_other_pods() -> None:
+    """Where many containers start, a job looks at the files of the new one's pod."""
+    node = PolicyNode(ON)
+    node.start()
+    other = f"{POD.replace('7b0f', '8b0f')}/{'fedcba9876543210' * 4}"
+    pod = other.rpartition("/")[0]
+    node.kernel.add(pod)
+    node.pod = node.pod._replace(id="other", cgroup_parent=pod)
+    node.add(other, "50000 100000")
+    read: list[str] = []
+    files_read = node.kernel.read
+    node.kernel.read = lambda path: (read.append(path), files_read(path))[1]  # type: ignore[method-assign]
+    node.start(other)
+    assert node.quota(other) == 150000
+    assert not [path for path in read if path.startswith(f"{POD}/")]
+
+
 def test_a_reload_ends_it() -> None:
     """Switched off, the values go back at once."""
     node = PolicyNode(ON)
