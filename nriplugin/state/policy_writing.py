@@ -149,14 +149,20 @@ class PolicyWriting:
             for state in states:
                 stack.enter_context(pending.writing_to(state.entry.id))
             stack.enter_context(writer.exclusive())
-            changing = any(pending.is_changing(one.entry) for one in states)
-            if changing and not ending:
-                return
+            changing = [one for one in states if pending.is_changing(one.entry)]
             # Anew: only now nobody else writes.
+            all_due = self._due(pod, states)
+            if changing and not ending:
+                # The values of the pod's other containers may go back meanwhile.
+                all_due = [
+                    one
+                    for one in all_due
+                    if one.wanted is None and one.state not in (None, *changing)
+                ]
             raises = recorded and not pending.withdrawn
             due = {
                 (one.target.cgroup, one.target.file): one
-                for one in self._due(pod, states)
+                for one in all_due
                 if raises or one.wanted is None
             }
             results = write_branch(writer, [one.target for one in due.values()])
