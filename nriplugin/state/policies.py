@@ -21,7 +21,6 @@ from functools import partial
 from time import thread_time, time
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.restore import Action
 from nriplugin.engine.decision import Level
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.policies import Measure, NodeSample, PolicyAnswer
@@ -35,7 +34,6 @@ from nriplugin.engine.qos_class import qos_class_of
 from nriplugin.errors import CgroupError, JournalError
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_samples import PolicySampler
-from nriplugin.node.policy_writes import Target, held_value, paths_of
 from nriplugin.state.policy_holds import (
     FAILED,
     NO_HOLDS,
@@ -45,6 +43,7 @@ from nriplugin.state.policy_holds import (
     Wanted,
     originals_of,
 )
+from nriplugin.state.policy_recovery import put_back
 from nriplugin.state.policy_starts import ContainerStarts
 from nriplugin.state.policy_triggers import PolicyTriggers
 from nriplugin.state.policy_writing import PolicyWriting
@@ -233,31 +232,21 @@ class Policies:
         self._carry_out()
 
     def _recover(self) -> None:
-        """Put the values back that an earlier process has left.
-
-        A file that holds just what it should was resized since, by coincidence to the
-        value of the policy.
-        """
+        """Put the values back that an earlier process has left."""
         self._recovered = True
         left, writer = self._record.load(), self._pending.writer
-        if not left or writer is None or self._tree is None:
+        if not left or writer is None:
             return
-        facts = self._plans.now.facts
-        for entry in self._inventory.snapshot().values():
-            cgroup = self._locator.cgroup_of(entry)
-            for file, value in originals_of(entry, facts).items():
-                if cgroup and held_value(self._tree, cgroup, file) == value:
-                    left -= paths_of(self._tree, Target(cgroup, file, value, ()))
+        known = [
+            (cgroup, entry)
+            for entry in self._inventory.snapshot().values()
+            if (cgroup := self._locator.cgroup_of(entry)) is not None
+        ]
         try:
-            found = writer.put_back(only=left)
+            put_back(writer, left, known, self._plans.now.facts)
         except JournalError as exc:
             _log.warning("policies: %s", exc)
             return
-        for one in found:
-            if one.action is Action.FAILED:
-                _log.warning("policies: %s: %s", one.path, one.reason)
-        back = sum(one.action is Action.RESTORED for one in found)
-        _log.info("policies: %d values of an earlier process put back", back)
         self._record.store(frozenset())
 
     def _ask_all(self, plan: Plan) -> None:

@@ -13,6 +13,7 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.writing.kernel_text import equal
+from nriplugin.engine.handlers.resources import lasting_quota
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_writes import (
     Target,
@@ -189,6 +190,8 @@ class PolicyWriting:
             if hold and wanted and hold.asked == value and now == hold.value:
                 continue
             known = (original, hold.value) if hold else (original,)
+            if file == "cpu.max":
+                known += (lasting_quota(original),)  # systemd may have rounded it
             target = Target(state.cgroup, file, value, known)
             yield _Due(target, original, wanted, state)
 

@@ -55,6 +55,22 @@ def test_golden_trace_of_a_burst(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_quota_that_systemd_would_round(version: int, *, rounded: bool) -> None:
+    """The runtime writes kubelet's own number, and systemd rounds it at a reload."""
+    node = PolicyNode(ON, version, quota="12300 100000")
+    node.plans.learn({"driver": "systemd"})
+    if rounded:
+        node.set_quota(CONTAINER, "13000 100000")
+    throttled(node, 2)
+    assert node.quota() == 17712
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (12300, 50000)
+    assert not node.policies.counts.actions["quotaBurst", "left"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
 def test_switched_off_every_value_goes_back(version: int) -> None:
     """By a reload, at once; and by the end of the process."""
     node = PolicyNode(ON, version)
