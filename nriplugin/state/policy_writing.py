@@ -122,17 +122,23 @@ class PolicyWriting:
     ) -> None:
         """Follow the resize of a container in the originals of its pod.
 
-        kubelet resizes the pod by as much. Its new value may be just the one that the
-        pod holds because of a policy, so the file alone does not show it.
+        kubelet writes a higher value to the pod before it resizes the container. If
+        that is just the value that the pod holds because of a policy, the file does not
+        show it. A lower value comes after the container's, and is seen in the file.
         """
         holds = dict(self.pods.get(pod, NO_HOLDS))
         for file, hold in holds.items():
+            original = hold.original
             delta = difference(file, was.get(file, ""), become.get(file, ""))
-            original = delta and grown(file, hold.original, [delta])
-            if hold.original != hold.first:
-                original = hold.original  # kubelet's value was seen in the file
-            if original and not original.startswith(("-", "0")):
-                holds[file] = hold._replace(original=original, first=original)
+            now = held_value(self._tree, pod, file)
+            if now is not None and not equal(file, now, hold.value):
+                original = now
+            # If not the same, kubelet's value was seen in the file before.
+            elif delta and not delta.startswith("-") and original == hold.first:
+                higher = grown(file, original, [delta])
+                if higher and equal(file, higher, hold.value):
+                    original = higher
+            holds[file] = hold._replace(original=original, first=original)
         if holds:
             self.pods[pod] = holds
 

@@ -127,6 +127,34 @@ def test_a_resize_to_the_very_value_of_the_burst_wins() -> None:
     assert (node.quota(), node.quota(POD)) == (75000, 75000)
 
 
+def test_a_resize_to_the_very_value_wins_after_another_one() -> None:
+    """Whose value of the pod was seen in the file."""
+    node = PolicyNode(ON)
+    throttled(node)
+    for quota in ("80000 100000", "96000 100000"):
+        node.set_quota(POD, quota)
+        node.set_quota(CONTAINER, quota)
+        node.know(CONTAINER, quota)
+        throttled(node)
+        throttled(node, 1 if quota.startswith("8") else 0)
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (96000, 96000)
+
+
+def test_a_burst_between_the_resizes_of_a_pod_and_of_its_container() -> None:
+    """What it found in the pod's file is kubelet's new value, and counts once."""
+    node = PolicyNode(ON, pod_quota="100000 100000")
+    node.set_quota(POD, "150000 100000")
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (60000, 160000)
+    node.set_quota(CONTAINER, "100000 100000")
+    node.know(CONTAINER, "100000 100000")
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (100000, 150000)
+
+
 def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None:
     """By the record and the journal, before it asks any policy."""
     with Journal(str(tmp_path)) as journal:
