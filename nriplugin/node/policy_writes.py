@@ -23,6 +23,7 @@ from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.kernel_text import equal
 from nriplugin.cgroup.writing.updates import Update
 from nriplugin.errors import CgroupError
+from nriplugin.loglimit import LimitedLog
 from nriplugin.node.direct_writes import ORIGIN, updates_of
 
 if TYPE_CHECKING:
@@ -147,6 +148,8 @@ class PolicyRecord:
         """Keep the record in the state directory; without one, nothing is kept."""
         self._path = None if directory is None else os.path.join(directory, RECORD)
         self._stored: Set[str] = frozenset()
+        # Tried again at every interval, for as long as a disk is full.
+        self._limited = LimitedLog(_log, burst=1, per_second=1 / 300)
 
     def exists(self) -> bool:
         """Return whether there is a record, of this process or an earlier one."""
@@ -182,7 +185,11 @@ class PolicyRecord:
                 json.dump(sorted(paths), file)
             os.replace(temporary, self._path)
         except OSError as exc:
-            _log.warning("policies: %s: cannot be written: %s", self._path, exc)
+            self._limited.log(
+                logging.WARNING,
+                "policies: %s: cannot be written, so nothing is raised: %s",
+                *(self._path, exc),
+            )
             return False
         self._stored = frozenset(paths)
         return True

@@ -294,13 +294,16 @@ def test_a_defect_of_a_policy_takes_its_values_back() -> None:
     assert node.policies.counts.actions["quotaBurst", "failed"] == 1
 
 
-def test_without_its_record_nothing_is_raised(tmp_path: Path) -> None:
-    """After a crash nobody could tell whose value it is."""
+def test_without_its_record_nothing_is_raised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a crash nobody could tell whose value it is. The log says so, and once."""
     with Journal(str(tmp_path)) as journal:
         (tmp_path / "policies.json.new").mkdir()
         node = PolicyNode(ON, journal=journal, state=tmp_path)
-        throttled(node, 2)
+        throttled(node, 5)
         assert node.quota() == 50000
+    assert caplog.text.count("cannot be written, so nothing is raised") == 1
 
 
 @settings(max_examples=40, deadline=None)
