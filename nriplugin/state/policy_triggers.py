@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 # The time after which no more trigger is begun at one look.
 MOST_S = 1.0
 # Answers of the kernel that are no failure: it found less to do than was asked for, was
-# interrupted, or does not have the file, which the policy tells, or the cgroup any more.
+# interrupted, does not have the file, which the policy tells, or the cgroup is gone.
 _NORMAL = (EAGAIN, EINTR, ENODEV, ENOENT, EOPNOTSUPP)
 
 
