@@ -69,6 +69,17 @@ def held_value(tree: Tree, cgroup: str, file: str) -> str | None:
         return None
 
 
+def is_gone(tree: Tree, cgroup: str, file: str) -> bool:
+    """Whether a file does not exist: one that cannot be read just now may do so."""
+    path = f"{cgroup}/{file}"
+    if file == "cpu.max":
+        path = tree.path(Type.CPU_QUOTA, cgroup)
+    try:
+        return not tree.files.exists(path)
+    except CgroupError:
+        return False
+
+
 def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[TargetResult]:
     """Write the files of a pod and of its containers, in the order of a branch.
 
@@ -81,7 +92,9 @@ def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[Target
     for target in targets:
         held = held_value(tree, target.cgroup, target.file)
         if held is None:
-            results.append(TargetResult(target, ok=False, gone=True))
+            gone = is_gone(tree, target.cgroup, target.file)
+            reason = "" if gone else "it cannot be read"
+            results.append(TargetResult(target, ok=False, gone=gone, reason=reason))
         elif not any(equal(target.file, one, held) for one in target.known):
             results.append(TargetResult(target, ok=False, other=held))
         else:
@@ -128,10 +141,10 @@ def _updates(tree: Tree, target: Target) -> Iterator[Update]:
 
 def _follows(tree: Tree, cgroup: str, inner: str, file: str) -> bool:
     """Whether crun's inner cgroup has a file's value from the outer one."""
-    if file == "cpu.max":
-        return tree.files.exists(f"{inner}/{file}")
     own = held_value(tree, inner, file)
-    return own is not None and equal(file, own, held_value(tree, cgroup, file) or "")
+    if own is None or file == "cpu.max":
+        return own is not None
+    return equal(file, own, held_value(tree, cgroup, file) or "")
 
 
 def _burst(tree: Tree, cgroup: str) -> int | None:

@@ -188,8 +188,9 @@ class Policies:
         self._carry_out()
         self._triggers.carry_out(self._states.values())
         self._count()
-        if not self._on and any(one.held for one in self._states.values()):
-            self._again()  # the runtime was changing a container
+        holds = self._writing.pods or any(one.held for one in self._states.values())
+        if not self._on and holds:
+            self._again()  # the runtime was changing a container, or a write has failed
         self.counts.cpu_s += thread_time() - began
 
     def look_at_new(self) -> None:

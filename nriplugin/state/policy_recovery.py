@@ -59,7 +59,8 @@ def _of_containers(
     facts: NodeFacts,
 ) -> set[str]:
     """Return the paths of those files for which the journal is not asked."""
-    tree, decided, done = writer.tree, [], set()
+    tree, decided = writer.tree, []
+    done: set[str] = set()
     for cgroup, entry in containers:
         for file, value in originals_of(entry, facts).items():
             now = held_value(tree, cgroup, file)

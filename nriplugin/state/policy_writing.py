@@ -20,6 +20,7 @@ from nriplugin.node.policy_writes import (
     difference,
     grown,
     held_value,
+    is_gone,
     paths_of,
     write_branch,
 )
@@ -105,17 +106,21 @@ class PolicyWriting:
         self._store()
 
     def forget_ended(self, containers: Collection[str]) -> None:
-        """Forget what was held by cgroups that are gone.
+        """Forget what was held by cgroups that are gone, or by pods without a limit.
 
         `containers` are the cgroups of those containers that still exist. The cgroup of
         a pod may outlive its last container.
         """
         for pod, holds in list(self.pods.items()):
-            if all(held_value(self._tree, pod, file) is None for file in holds):
+            if all(self._is_over(pod, file) for file in holds):
                 del self.pods[pod]
         for place in [*self._paths]:
             if place[0] not in containers and place[0] not in self.pods:
                 del self._paths[place]
+
+    def _is_over(self, pod: str, file: str) -> bool:
+        now = held_value(self._tree, pod, file)
+        return is_gone(self._tree, pod, file) if now is None else now.startswith("max")
 
     def resized(
         self, pod: str, was: Mapping[str, str], become: Mapping[str, str]
@@ -195,7 +200,7 @@ class PolicyWriting:
             now = held_value(self._tree, state.cgroup, file)
             if hold and wanted and hold.asked == value and now == hold.value:
                 continue
-            known = (original, hold.value) if hold else (original,)
+            known: tuple[str, ...] = (original, hold.value) if hold else (original,)
             if file == "cpu.max":
                 known += (lasting_quota(original),)  # systemd may have rounded it
             target = Target(state.cgroup, file, value, known)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from errno import EMFILE
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.policies import PolicyNode
 from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.errors import CgroupError
 from nriplugin.state.inventory import Inventory
 from nriplugin.state.policy_starts import ContainerStarts
 
@@ -77,10 +79,58 @@ def test_a_start_costs_nothing_for_the_other_pods() -> None:
     node.add(other, "50000 100000")
     read: list[str] = []
     files_read = node.kernel.read
-    node.kernel.read = lambda path: (read.append(path), files_read(path))[1]  # type: ignore[method-assign]
+
+    def noted(path: str) -> str:
+        read.append(path)
+        return files_read(path)
+
+    node.kernel.read = noted  # type: ignore[method-assign]
     node.start(other)
     assert node.quota(other) == 150000
     assert not [path for path in read if path.startswith(f"{POD}/")]
+
+
+def test_a_pod_that_cannot_be_lowered_is_tried_again() -> None:
+    """Also where no policy is on any more, and no container holds a value."""
+    node = PolicyNode(ON)
+    node.start()
+    node.kernel.unwilling.add(f"{POD}/cpu.max")
+    node.configure("{}")
+    node.background.work()
+    assert (node.quota(POD), node.quota()) == (150000, 50000)
+    node.kernel.unwilling.clear()
+    node.background.work_when_time_is_up()
+    assert node.quota(POD) == 50000
+    assert not node.background.timed
+
+
+def test_a_pod_whose_limit_was_lifted_is_forgotten() -> None:
+    """There is nothing to put back."""
+    node = PolicyNode(ON)
+    node.start()
+    node.set_quota(POD, "max 100000")
+    node.look(1)
+    assert not node.policies.pod_held_by(POD)
+    node.look(60)
+    assert (node.quota(POD), node.quota()) == (-1, 50000)
+
+
+def test_files_that_cannot_be_read_for_a_while_are_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when the process has too many open files: the values go back later."""
+    node = PolicyNode(ON)
+    node.start()
+
+    def fail(path: str) -> Any:
+        raise CgroupError("open", path, None, EMFILE)
+
+    with monkeypatch.context() as few:
+        for name in ("read", "exists"):
+            few.setattr(node.kernel, name, fail)
+        node.look(1)
+    node.look(60)
+    assert (node.quota(POD), node.quota()) == (50000, 50000)
 
 
 def test_a_reload_ends_it() -> None:
