@@ -1,0 +1,79 @@
+"""Sphinx's configuration for `hack/docs`: the Markdown files stay as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+TOP = Path(__file__).parents[3]
+
+project = "nriplugin"
+author = "The nriplugin authors"
+_code = (TOP / "nriplugin/__init__.py").read_text(encoding="utf-8")
+version = release = re.search(r'__version__ = "(.+)"', _code)[1]  # type: ignore[index]
+
+extensions = ["myst_parser"]
+root_doc = "README"
+include_patterns = [
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "deploy/README.md", "docs/*.md"),
+]
+# Anchors as GitHub makes them, down to the fourth level.
+myst_heading_anchors = 4
+suppress_warnings = ["myst.header"]  # pages that begin with a table below a title
+
+html_theme = "pydata_sphinx_theme"
+html_title = "nriplugin"
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    # Everything is in the column on the left: a header of 30 links cannot be read.
+    "navbar_start": ["navbar-logo"],
+    "navbar_center": [],
+    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button-field"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": False,
+    "show_nav_level": 1,
+    "navigation_depth": 2,
+}
+html_sidebars = {"**": ["sidebar-nav-bs"]}
+copyright = "The nriplugin authors, Apache-2.0"  # noqa: A001 - Sphinx's name
+
+# The column on the left. A page that is missing here is a warning of Sphinx's.
+CHAPTERS = {
+    "Use it": (
+        *("docs/quickstart", "docs/recipes", "docs/install", "deploy/README"),
+        *("docs/cri-proxy", "docs/hook"),
+    ),
+    "Configure it": (
+        *("docs/configuration", "docs/policies", "docs/coexistence", "docs/migration"),
+    ),
+    "Operate it": (
+        *("docs/operating", "docs/doctor", "docs/troubleshooting", "docs/metrics"),
+        *("docs/logging", "docs/control", "docs/capacity", "docs/cgroup", "docs/faq"),
+    ),
+    "What to rely on": (
+        *("docs/support", "docs/security", "docs/kubernetes", "docs/conformance"),
+        *("docs/conversion",),
+    ),
+    "Build on it": (
+        *("docs/sdk", "docs/protocol", "docs/architecture", "CONTRIBUTING"),
+        *("CHANGELOG",),
+    ),
+}
+
+
+def _add_chapters(_app: Any, page: str, source: list[str]) -> None:
+    """Append the list of all pages to the first one, which GitHub shows without it."""
+    if page == root_doc:
+        for caption, pages in CHAPTERS.items():
+            lines = [":hidden:", f":caption: {caption}", "", *pages]
+            source[0] += "\n".join(["\n```{toctree}", *lines, "```\n"])
+
+
+def setup(app: Any) -> None:
+    """Tell Sphinx of the function above."""
+    app.connect("source-read", _add_chapters)
