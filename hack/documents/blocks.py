@@ -67,8 +67,6 @@ def shown(block: Block) -> list[Shown]:
     return result
 
 
-def inline_commands(path: Path) -> list[str]:
-    """Return code within sentences and tables that begins with a command of ours."""
-    prose = _FENCED.sub("", path.read_text(encoding="utf-8"))
-    found = re.findall(r"`((?:nriplugin|\./hack/\w+) [^`]+)`", prose)
-    return [" ".join(one.replace("\\|", "|").split()) for one in found]
+def without_blocks(path: Path) -> str:
+    """Return the sentences and tables of a page."""
+    return _FENCED.sub("", path.read_text(encoding="utf-8"))

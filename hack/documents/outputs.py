@@ -2,7 +2,8 @@
 
 A command is run if it stands after the prompt `$ ` in a block of language `console` and
 reads nothing but files of this repository: see RUNNABLE. A block of YAML whose first
-line names a file of this repository is the text of that file.
+line names a file of this repository is the text of that file. The support matrix is
+made of the tests that pytest collects.
 
 `--check` says which pages are not up to date, and writes nothing.
 """
@@ -17,6 +18,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from documents import matrix
 from documents.blocks import DOCUMENTS, TOP, Block, Shown, blocks, shown
 
 if TYPE_CHECKING:
@@ -78,7 +80,10 @@ def page(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     for block in reversed(list(blocks(path))):
         text = text[: block.start] + made(block) + text[block.end :]
-    return text
+    before, begin, rest = text.partition(matrix.BEGIN)
+    if not begin:
+        return text
+    return f"{before}{begin}\n{matrix.text()}{matrix.END}{rest.partition(matrix.END)[2]}"
 
 
 def main() -> int:

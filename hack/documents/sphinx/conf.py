@@ -66,8 +66,17 @@ CHAPTERS = {
 }
 
 
-def _add_chapters(_app: Any, page: str, source: list[str]) -> None:
-    """Append the list of all pages to the first one, which GitHub shows without it."""
+def _prepare(_app: Any, page: str, source: list[str]) -> None:
+    """Take out links to directories, and append the list of pages to the first one.
+
+    A directory has a page where the repository is browsed, and none on the site.
+    """
+    here = (TOP / page).parent
+
+    def plain(link: re.Match[str]) -> str:
+        return link[1] if (here / link[2]).is_dir() else link[0]
+
+    source[0] = re.sub(r"\[([^\]]+)\]\(([^)#:]+)\)", plain, source[0])
     if page == root_doc:
         for caption, pages in CHAPTERS.items():
             lines = [":hidden:", f":caption: {caption}", "", *pages]
@@ -76,4 +85,4 @@ def _add_chapters(_app: Any, page: str, source: list[str]) -> None:
 
 def setup(app: Any) -> None:
     """Tell Sphinx of the function above."""
-    app.connect("source-read", _add_chapters)
+    app.connect("source-read", _prepare)
