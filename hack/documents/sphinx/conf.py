@@ -22,6 +22,9 @@ include_patterns = [
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]  # pages that begin with a table below a title
 
+# Output of commands is no program; blocks of code name their language.
+highlight_language = "text"
+
 html_theme = "pydata_sphinx_theme"
 html_title = "nriplugin"
 html_show_sourcelink = False
@@ -39,7 +42,8 @@ html_theme_options = {
     "show_nav_level": 1,
     "navigation_depth": 2,
 }
-html_sidebars = {"**": ["sidebar-nav-bs"]}
+templates_path = ["templates"]
+html_sidebars = {"**": ["chapters.html"]}
 copyright = "The nriplugin authors, Apache-2.0"  # noqa: A001 - Sphinx's name
 
 # The column on the left. A page that is missing here is a warning of Sphinx's.
