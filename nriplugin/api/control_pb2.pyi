@@ -883,14 +883,18 @@ class WhyRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     WHAT_FIELD_NUMBER: builtins.int
+    VERDICTS_FIELD_NUMBER: builtins.int
     what: builtins.str
     """NAMESPACE/POD, NAMESPACE/POD/CONTAINER, or the beginning of a container's ID."""
+    verdicts: builtins.bool
+    """Whether to say what holds the containers back. The answer then takes a second."""
     def __init__(
         self,
         *,
         what: builtins.str = ...,
+        verdicts: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["what", b"what"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["verdicts", b"verdicts", "what", b"what"]) -> None: ...
 
 Global___WhyRequest: typing_extensions.TypeAlias = WhyRequest
 
@@ -929,6 +933,8 @@ class ContainerWhy(google.protobuf.message.Message):
     ADVICE_FIELD_NUMBER: builtins.int
     NUMBERS_FIELD_NUMBER: builtins.int
     AT_RUN_TIME_FIELD_NUMBER: builtins.int
+    VERDICTS_FIELD_NUMBER: builtins.int
+    NOT_TOLD_FIELD_NUMBER: builtins.int
     id: builtins.str
     namespace: builtins.str
     pod: builtins.str
@@ -944,6 +950,8 @@ class ContainerWhy(google.protobuf.message.Message):
     decided_at: builtins.float
     numbers: builtins.str
     """the numbers that kubelet sent"""
+    not_told: builtins.str
+    """which verdicts could not be told, and why"""
     @property
     def files(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___FileWhy]: ...
     @property
@@ -957,6 +965,10 @@ class ContainerWhy(google.protobuf.message.Message):
     @property
     def at_run_time(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """what each policy said last, after its name"""
+
+    @property
+    def verdicts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ContainerVerdict]:
+        """What holds the container back, the main reason first; empty unless asked for."""
 
     def __init__(
         self,
@@ -976,10 +988,32 @@ class ContainerWhy(google.protobuf.message.Message):
         advice: collections.abc.Iterable[builtins.str] | None = ...,
         numbers: builtins.str = ...,
         at_run_time: collections.abc.Iterable[builtins.str] | None = ...,
+        verdicts: collections.abc.Iterable[Global___ContainerVerdict] | None = ...,
+        not_told: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["advice", b"advice", "at_run_time", b"at_run_time", "cgroup", b"cgroup", "container", b"container", "decided_at", b"decided_at", "files", b"files", "id", b"id", "namespace", b"namespace", "numbers", b"numbers", "pod", b"pod", "qos_class", b"qos_class", "reason", b"reason", "rule", b"rule", "skipped", b"skipped", "state", b"state"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "at_run_time", b"at_run_time", "cgroup", b"cgroup", "container", b"container", "decided_at", b"decided_at", "files", b"files", "id", b"id", "namespace", b"namespace", "not_told", b"not_told", "numbers", b"numbers", "pod", b"pod", "qos_class", b"qos_class", "reason", b"reason", "rule", b"rule", "skipped", b"skipped", "state", b"state", "verdicts", b"verdicts"]) -> None: ...
 
 Global___ContainerWhy: typing_extensions.TypeAlias = ContainerWhy
+
+@typing.final
+class ContainerVerdict(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERDICT_FIELD_NUMBER: builtins.int
+    BECAUSE_FIELD_NUMBER: builtins.int
+    verdict: builtins.str
+    """throttled, contended, memory.high, idle or none"""
+    because: builtins.str
+    """the numbers that it follows from"""
+    def __init__(
+        self,
+        *,
+        verdict: builtins.str = ...,
+        because: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["because", b"because", "verdict", b"verdict"]) -> None: ...
+
+Global___ContainerVerdict: typing_extensions.TypeAlias = ContainerVerdict
 
 @typing.final
 class FileWhy(google.protobuf.message.Message):

@@ -107,4 +107,9 @@ def _beyond(use: CgroupUsage) -> dict[str, Any]:
             for name, one in use.pressure.items()
         },
         "tasks": None if use.tasks is None else use.tasks._asdict(),
+        "verdicts": [
+            {"verdict": one.verdict.value, "because": one.because}
+            for one in use.judgement.findings
+        ],
+        "verdictsNotTold": [one.value for one in use.judgement.untold],
     }

@@ -28,6 +28,7 @@ from nriplugin.cli.printing import (
     table_page,
 )
 from nriplugin.cli.times import parse_duration
+from nriplugin.engine.verdicts import Verdict
 from nriplugin.errors import CgroupError, ConfigError
 from nriplugin.node.pod_usage import RESOURCES, UsageSampler
 from nriplugin.node.task_readers import open_states_reader
@@ -38,11 +39,13 @@ if TYPE_CHECKING:
 
     from nriplugin.api import control_pb2 as control
     from nriplugin.cgroup.locate.detect import DetectedNode
+    from nriplugin.engine.verdicts import Judgement
     from nriplugin.node.pod_usage import CgroupUsage, NodeUsage, PodUsage
 
 INTERVAL = "1s"
 LEAST_INTERVAL_S = 0.1
 TITLES = ("pod", "cpu", "memory", "throttled", "oom kills")
+VERDICT = "verdict"
 STATES = ("run", "sleep", "stop", "wait", "io")
 _MIB = 1 << 20
 
@@ -51,7 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.description = (
         "Shows what each pod of this node uses: CPU within an interval, memory, how "
-        "often its quota held it back, OOM kills, pressure, and what its tasks do."
+        "often its quota held it back, OOM kills, pressure, what its tasks do, and "
+        "what holds them back."
     )
     add_output_argument(parser, "how the use is printed; json is PodMetrics")
     parser.add_argument(
@@ -103,7 +107,8 @@ def _sampler(node: DetectedNode, opened: ExitStack) -> UsageSampler:
     files = opened.enter_context(node.open_files())
     states = open_states_reader(node, files, opened)
     kubepods = node.paths.kubepods()
-    sampler = UsageSampler(Tree(files, node.version.number), kubepods, states)
+    tree = Tree(files, node.version.number)
+    sampler = UsageSampler(tree, kubepods, states, host_root=node.host_root)
     try:
         sampler.begin()
     except CgroupError as exc:
@@ -165,6 +170,7 @@ def _draw(
         return
     with_pressure = any(pod.use.pressure for pod in pods)
     head = [*TITLES, *(f"{name} %" for name in RESOURCES if with_pressure), *STATES]
+    head.append(VERDICT)
     rows = [titles(*head)]
     for pod in pods:
         name = "/".join(part for part in pod_name(pod, names) if part)
@@ -188,10 +194,18 @@ def _row(name: str, use: CgroupUsage, with_pressure: bool) -> tuple[str, ...]:
         stalls = [use.pressure.get(name) for name in RESOURCES]
         cells += ["-" if one is None else f"{one.some.avg10:.2f}" for one in stalls]
     tasks = use.tasks
-    if tasks is None:
-        return (*cells, *("-" for _ in STATES))
     # The order of STATES, which is also that of the fields; `unseen` is not shown.
-    return (*cells, *(str(count) for count in tasks[: len(STATES)]))
+    states = ["-"] * len(STATES) if tasks is None else map(str, tasks[: len(STATES)])
+    return (*cells, *states, _verdict(use.judgement))
+
+
+def _verdict(judgement: Judgement) -> str:
+    """Return the verdicts that hold; `-` is for "not all could be told"."""
+    found = [one.verdict.value for one in judgement.findings]
+    if found:
+        tone = None if found == [Verdict.IDLE] else Tone.WARNING
+        return Toned(", ".join(found), tone)
+    return "-" if judgement.untold else "none"
 
 
 def _tone(use: CgroupUsage) -> Tone | None:

@@ -21,6 +21,9 @@ TITLES = titles("file", "now", "decided", "runtime alone")
 # How a handler says that a value needs no guess (engine.decision.EXACT).
 _EXACT = "exact"
 
+# Verdicts about a container that nothing holds back.
+_NO_TROUBLE = ("none", "idle")
+
 _TONES = {
     "managed": Tone.GOOD,
     "adopted": Tone.GOOD,
@@ -46,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Ask and print; return 0, whatever the files hold."""
-    request = control.WhyRequest(what=args.what)
+    request = control.WhyRequest(what=args.what, verdicts=True)
     answer = client_of(args).call("Why", request, control.WhyResponse)
     if args.output != "table":
         print_document("Why", plain(answer), args.output)
@@ -88,8 +91,20 @@ def _header(one: control.ContainerWhy, now: float) -> list[tuple[str, str]]:
         ("rule", one.rule or "none: the settings of the whole node"),
         ("decided", moment(one.decided_at, now) if one.decided_at else "never"),
         ("kubelet sent", one.numbers or "no numbers"),
+        *_verdicts(one),
     ]
     return [(label, text) for label, text in rows]
+
+
+def _verdicts(one: control.ContainerWhy) -> list[tuple[str, str]]:
+    """Return what holds the container back, and what could not be told about that."""
+    rows: list[tuple[str, str]] = []
+    for found in one.verdicts:
+        tone = None if found.verdict in _NO_TROUBLE else Tone.WARNING
+        rows.append(("verdict", Toned(f"{found.verdict}: {found.because}", tone)))
+    if one.not_told:
+        rows.append(("not told", Toned(one.not_told, Tone.FAINT)))
+    return rows
 
 
 def _row(file: control.FileWhy) -> tuple[str, ...]:

@@ -167,7 +167,7 @@ def _compile(
         repair=file.repair,
         verify=file.verify,
         kubelet_checkpoint=file.kubelet_checkpoint,
-        pod_groups=_one_source(file.pod_groups),
+        pod_groups=_one_source(file.pod_groups, wrong),
         policies=file.policies,
         direct_writes=file.direct_writes,
     )
@@ -175,7 +175,9 @@ def _compile(
     return config.in_shadow() if base.shadow and not enforces else config
 
 
-def _one_source(section: PodGroupsSection) -> PodGroupsSection:
+def _one_source(
+    section: PodGroupsSection, wrong: list[tuple[str, str]]
+) -> PodGroupsSection:
     given = {
         "file": section.file,
         "kubeconfig": section.kubeconfig,
@@ -183,9 +185,8 @@ def _one_source(section: PodGroupsSection) -> PodGroupsSection:
     }
     named = [name for name, value in given.items() if value]
     if len(named) > 1:
-        raise ConfigError(
-            f"podGroups: {' and '.join(named)}, expected only one of them"
-        )
+        about = f"{' and '.join(named)}, expected only one of them"
+        wrong.append(("podGroups", about))
     return section
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nriplugin.daemon.cgroup_usage import RESOURCES
 from nriplugin.daemon.group_labels import OTHER
 from nriplugin.daemon.metric_families import counter, counters, gauge, gauges
+from nriplugin.daemon.verdict_counts import LABELS
 from nriplugin.engine.allowed_files import OWNABLE
 from nriplugin.state.inventory import EntryState
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nriplugin.daemon.cgroup_usage import UsageTotal
     from nriplugin.daemon.metric_encoding import Metric
     from nriplugin.daemon.usage_totals import UsageTotals
+    from nriplugin.daemon.verdict_counts import VerdictCounts
     from nriplugin.state.lifecycle import Lifecycle
 
     Counts = Iterable[tuple[tuple[str, ...], int]]
@@ -117,6 +119,27 @@ def usage_metrics(usage: UsageTotals) -> Iterator[Metric]:
         pods = dict(usage.by_pod).items()
         labels = "namespace", "pod"
         yield from _usage("pod", "of the pod's containers", labels, pods)
+
+
+def verdict_metrics(verdicts: VerdictCounts) -> Iterator[Metric]:
+    """Return how many containers are held back by what."""
+    by_label, by_group = verdicts.by_label, verdicts.by_group
+    yield gauges(
+        "containers_by_verdict",
+        "Running containers by what held them back when they were measured last.",
+        ("verdict",),
+        [((label,), by_label.get(label, 0)) for label in LABELS],
+    )
+    yield gauges(
+        "group_containers_by_verdict",
+        "Running containers of a PodGroup by what held them back.",
+        ("group", "verdict"),
+        [
+            ((group, label), by_group.get((group, label), 0))
+            for group in sorted({group for group, _ in by_group})
+            for label in LABELS
+        ],
+    )
 
 
 def _usage(

@@ -19,6 +19,7 @@ from nriplugin.daemon.container_metrics import (
     container_metrics,
     file_metrics,
     usage_metrics,
+    verdict_metrics,
 )
 from nriplugin.daemon.group_labels import GroupLabels
 from nriplugin.daemon.group_metrics import GroupSums, group_metrics, source_metrics
@@ -34,6 +35,7 @@ from nriplugin.daemon.metric_encoding import (
 from nriplugin.daemon.metric_families import counter, counters, gauge, info
 from nriplugin.daemon.policy_metrics import policy_metrics
 from nriplugin.daemon.usage_totals import UsageTotals
+from nriplugin.daemon.verdict_counts import VerdictCounts
 from nriplugin.request_stats import BOUNDS_S
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class _DaemonCollector:
         labels = GroupLabels()
         self._usage = UsageTotals(process.lifecycle, pods, labels=labels)
         self._groups = GroupSums(process.lifecycle, labels)
+        self._verdicts = VerdictCounts(process.lifecycle, labels)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the registry need not collect to learn the names."""
@@ -87,6 +90,8 @@ class _DaemonCollector:
         self._groups.refresh()
         yield from group_metrics(self._groups)
         yield from source_metrics(self._process)
+        self._verdicts.refresh()
+        yield from verdict_metrics(self._verdicts)
 
 
 def _process_metrics(process: DaemonProcess) -> Iterator[Metric]:

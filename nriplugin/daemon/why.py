@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from nriplugin.api import control_pb2 as control
 from nriplugin.cgroup.writing.kernel_text import same
+from nriplugin.daemon.container_verdicts import NOT_ASKED, judged
 from nriplugin.daemon.plain import valid_text
 from nriplugin.daemon.policy_status import hold_message, hold_of, said_by_policies
 from nriplugin.daemon.unrecorded import decided_now, given_resources, native_values
@@ -26,6 +27,7 @@ from nriplugin.state.inventory import EntryState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from nriplugin.daemon.container_verdicts import JudgedContainer
     from nriplugin.daemon.process import DaemonProcess
     from nriplugin.daemon.unrecorded import DecidedNow
     from nriplugin.engine.decision import Why
@@ -53,13 +55,16 @@ class NoSuchContainer(NRIPluginError):
     """The inventory has no container of that name or ID."""
 
 
-def why_of(process: DaemonProcess, what: str) -> control.WhyResponse:
+def why_of(
+    process: DaemonProcess, what: str, *, verdicts: bool = False
+) -> control.WhyResponse:
     """Return the reasons of all containers that a text names.
 
     Args:
         process: the daemon.
         what: NAMESPACE/POD, NAMESPACE/POD/CONTAINER, or the beginning of an ID; if
             several IDs begin so, all of these containers are in the answer.
+        verdicts: whether to measure what holds them back, which takes a second.
 
     Raises:
         NoSuchContainer: there is none.
@@ -71,8 +76,14 @@ def why_of(process: DaemonProcess, what: str) -> control.WhyResponse:
     )
     if not found:
         raise NoSuchContainer(f"{what!r:.200}: no such container, {EXPECTED}")
+    held_back = judged(process.lifecycle, found) if verdicts else {}
     return control.WhyResponse(
-        containers=[_ContainerReasons(process, entry).message() for entry in found]
+        containers=[
+            _ContainerReasons(process, entry).message(
+                held_back.get(entry.id, NOT_ASKED)
+            )
+            for entry in found
+        ]
     )
 
 
@@ -101,7 +112,7 @@ class _ContainerReasons:
         self._advice: list[str] = []
         self._differing: list[str] = []  # files with another value than the decided
 
-    def message(self) -> control.ContainerWhy:
+    def message(self, judged: JudgedContainer) -> control.ContainerWhy:
         entry, summary = self._entry, self._entry.decision
         if summary is None and self._now is not None:
             summary = self._now.summary
@@ -121,9 +132,11 @@ class _ContainerReasons:
             decided_at=entry.decided_at,
             files=files,
             skipped=summary.skipped if summary else (),
-            advice=dict.fromkeys(self._advice),
+            advice=dict.fromkeys((*judged.advice, *self._advice)),
             numbers=_numbers_in_words(entry.numbers),
             at_run_time=said_by_policies(self._lifecycle, entry),
+            verdicts=judged.verdicts,
+            not_told=judged.not_told,
         )
 
     def _file_names(self) -> list[str]:

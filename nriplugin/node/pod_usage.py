@@ -4,6 +4,7 @@ A `UsageSampler` reads the counters of all pods and containers each time it is a
 keeps them until the next time. Counters of the kernel only grow, so CPU use and
 throttling are differences between two samples, each divided by the time between the two
 readings of that same cgroup. Memory, pressure and tasks are those of the later sample.
+Verdicts follow from two samples, too; those about a pod are those of its containers.
 
 A cgroup may vanish at any moment. It is then left out; a file that is missing because
 its controller is off makes one value None.
@@ -19,7 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from nriplugin.cgroup.locate.walk import walk
 from nriplugin.cgroup.tasks.states import GONE, tasks_below
 from nriplugin.cgroup.types.reader import Reader
+from nriplugin.engine.verdicts import Judgement, Moment, judge, of_pod
 from nriplugin.errors import CgroupError
+from nriplugin.node.policy_samples import PolicySampler
+from nriplugin.node.verdict_samples import MomentSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.formats import Pressure
     from nriplugin.cgroup.types.reader import CpuStat
     from nriplugin.cgroup.types.tree import Tree
+    from nriplugin.engine.policies import ContainerSample
 
 RESOURCES = ("cpu", "memory", "io")
 
@@ -65,6 +70,7 @@ class CgroupUsage(NamedTuple):
     oom_kills: int | None
     pressure: Mapping[str, Pressure | None]
     tasks: TaskStates | None
+    judgement: Judgement = Judgement()
 
 
 class ContainerUsage(NamedTuple):
@@ -102,6 +108,7 @@ class UsageSampler:
         kubepods: str,
         states: StatesReader,
         clock_ns: Callable[[], int] = monotonic_ns,
+        host_root: str = "/",
     ) -> None:
         self._tree = tree
         self._reader = Reader(tree)
@@ -109,6 +116,9 @@ class UsageSampler:
         self._states = states
         self._clock_ns = clock_ns
         self._earlier: dict[str, CpuCounters] = {}
+        self._moments: dict[str, Moment] = {}
+        policy_sampler = PolicySampler(tree, host_root, lambda: clock_ns() / _NS_PER_S)
+        self._moment_sampler = MomentSampler(tree, policy_sampler)
 
     def begin(self) -> None:
         """Read the counters from which the first rates are counted.
@@ -118,6 +128,7 @@ class UsageSampler:
         """
         found = self._found()
         self._earlier = {one.cgroup: self._counters(one.cgroup) for one in found}
+        self._moments = self._moments_of(found, {})
 
     def next(self) -> NodeUsage:
         """Return the use since the last call, or since `begin`.
@@ -140,6 +151,10 @@ class UsageSampler:
                 one.cgroup, counters[one.cgroup], tasks.get(one.cgroup)
             )
         self._earlier = counters
+        earlier, self._moments = self._moments, self._moments_of(found, tasks)
+        for cgroup, moment in self._moments.items():
+            judgement = judge(earlier.get(cgroup), moment)
+            uses[cgroup] = uses[cgroup]._replace(judgement=judgement)
         whole = tasks.get(self._kubepods)
         return NodeUsage(_by_pod(found, uses), whole.unseen if whole else 0)
 
@@ -149,6 +164,25 @@ class UsageSampler:
             for one in walk(self._tree, self._kubepods)
             if one.identity.pod_uid and not one.identity.inner
         ]
+
+    def _moments_of(
+        self, found: list[FoundCgroup], tasks: Mapping[str, TaskStates]
+    ) -> dict[str, Moment]:
+        """Measure for the verdicts about containers."""
+        moments: dict[str, Moment] = {}
+        pods: ContainerSample | None = None
+        for one in found:
+            if one.identity.level == "pod":  # its containers come directly after it
+                pods = self._moment_sampler.sample_of_pod(one.cgroup)
+                continue
+            sample = self._moment_sampler.sample(one.cgroup)
+            if sample is not None:
+                states = tasks.get(one.cgroup)
+                if states is not None and not states.unseen:
+                    sample = sample._replace(running_tasks=states.running)
+                busy_s = self._moment_sampler.node_busy_s()
+                moments[one.cgroup] = Moment(sample, pods, busy_s)
+        return moments
 
     def _counters(self, cgroup: str) -> CpuCounters:
         usage = _if_measured(lambda: self._reader.cpu_usage(cgroup).total_ns)
@@ -225,4 +259,9 @@ def _by_pod(
             container = ContainerUsage(identity.container_id or "", use)
             pod = pods[-1]
             pods[-1] = pod._replace(containers=(*pod.containers, container))
-    return tuple(pods)
+    return tuple(_judged(pod) for pod in pods)
+
+
+def _judged(pod: PodUsage) -> PodUsage:
+    judgement = of_pod(tuple(one.use.judgement for one in pod.containers))
+    return pod._replace(use=pod.use._replace(judgement=judgement))

@@ -115,6 +115,12 @@ class RepairBackoff:
                 attempts.count += 1
                 attempts.at = now
 
+    def not_tried(self, container_id: str) -> None:
+        """Take back the direct attempts whose result is not known."""
+        for attempts in self._attempts.get(container_id, {}).values():
+            if attempts.last is not None and attempts.last.way is Way.DIRECT:
+                attempts.count = max(0, attempts.count - 1)
+
     def take_open(self, container_id: str, files: Iterable[str]) -> dict[str, Attempt]:
         """Return the attempts whose result was not known; each is returned once.
 

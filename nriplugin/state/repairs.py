@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# A direct write with such an outcome has not touched the file: the state directory was
+# full, or the write has waited for too long.
+_NOT_TRIED = frozenset({Status.REFUSED, Status.DROPPED})
+
 # The kernel accepts these only in a certain order with other files, and a runtime
 # writes the files of an update in any order.
 _DIRECT_ONLY = frozenset({"cpu.max.burst", "cpu.idle"})
@@ -60,6 +64,8 @@ class Repairs:
         self._backoff = RepairBackoff()
         # IDs of containers for which a direct write was begun and has not ended.
         self._waiting: set[str] = set()
+        # IDs of containers whose last direct write has not touched the files.
+        self._not_tried: set[str] = set()
 
     def attend(
         self,
@@ -74,6 +80,10 @@ class Repairs:
         """
         if entry.id in self._waiting:
             return  # the thread that writes has not come to it yet
+        if entry.id in self._not_tried:
+            # Nobody fights about these files, so the next attempt needs no long wait.
+            self._not_tried.discard(entry.id)
+            self._backoff.not_tried(entry.id)
         self._backoff.held(entry.id, drift, now)
         self._end_successful(entry, drift)
         # `outdated` values and those of a mere record are never written again.
@@ -107,6 +117,8 @@ class Repairs:
     def keep_only(self, container_ids: Container[str]) -> None:
         """Forget containers that have ended."""
         self._backoff.keep_only(container_ids)
+        for one in [one for one in list(self._not_tried) if one not in container_ids]:
+            self._not_tried.discard(one)
 
     def gave_up(self, container_id: str, file: str) -> bool:
         """Whether a file is not written again before there is a new decision."""
@@ -188,7 +200,10 @@ class Repairs:
                 if outcome.status is Status.WRITTEN:
                     pending.directly_written.add(entry.id)
                     _log.info("repair: %s: %s", outcome.path, outcome.content)
-            pending.to_verify.append(entry.id)
+            if all(outcome.status in _NOT_TRIED for outcome in outcomes):
+                self._not_tried.add(entry.id)  # the next comparison of all tries again
+            else:
+                pending.to_verify.append(entry.id)
 
         # The comparison has just found other values, so the cache does not count.
         if writer.submit(files, cgroup, allowed=allowed, done=done, fresh=True):

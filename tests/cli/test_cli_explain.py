@@ -321,7 +321,7 @@ def test_a_node_with_cgroup_v1(tmp_path: Path) -> None:
     """kubelet's values are v1's, and of nriplugin there are direct writes only."""
     config = tmp_path / "config.yaml"
     config.write_text("cpuBurst: {enabled: true, percent: 50}")
-    options = ("--cgroup-version", "1", "--config", config)
+    options = ("--details", "--cgroup-version", "1", "--config", config)
     done = explain("-", *options, stdin=MANIFEST)
     assert done.returncode == 0, done.stderr
     assert "cpu.weight" not in done.stdout

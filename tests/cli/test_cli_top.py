@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from time import sleep
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from support.harness import PATIENCE_S
 from support.trees import CONTAINER, CONTAINER_ID, POD, UID, add_v2, make
 
 from nriplugin.api import control_pb2 as control
+from nriplugin.cli import top
 from nriplugin.cli.main import main
 
 if TYPE_CHECKING:
@@ -47,9 +49,9 @@ def options(root: Path) -> list[str]:
 WIDTH = len(UID)
 TITLES = (
     "  CPU  MEMORY  THROTTLED  OOM KILLS  CPU %  MEMORY %  IO %"
-    "  RUN  SLEEP  STOP  WAIT  IO"
+    "  RUN  SLEEP  STOP  WAIT  IO  VERDICT"
 )
-TASKS = "    0      0     0     0   0"
+TASKS = "    0      0     0     0   0     idle"
 USE = f"        0 %          1   0.00      0.00  0.00{TASKS}"
 
 
@@ -82,6 +84,39 @@ def test_version_1_has_no_pressure(tmp_path: Path, capsys: Captured) -> None:
     environ.undo()
     assert "%" not in title
     assert line.split()[:4] == [UID, "0m", "1.0Mi", "0"]
+    assert line.split()[-1] == "idle"  # no task runs
+
+
+def test_a_container_that_its_quota_holds_back(
+    root: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row and its pod's have the verdict; JSON has the numbers, too."""
+    stat = root / CONTAINER[1:] / "cpu.stat"
+    between = "usage_usec 3100000\nnr_periods 110\nnr_throttled 45\nthrottled_usec 6000"
+
+    def work(seconds: float) -> None:
+        sleep(seconds)
+        stat.write_text(between)
+
+    monkeypatch.setattr(top, "sleep", work)
+    assert main([*options(root), "--containers"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert {row[0]: row[-1] for row in shown[1:]} == {
+        UID: "throttled",
+        CONTAINER_ID[:13]: "throttled",
+        OTHER_UID: "idle",
+        OTHER_ID[:13]: "idle",
+    }
+    make_again = stat.read_text().replace("110", "10").replace("45", "2")
+    stat.write_text(make_again)
+    assert main([*options(root), "-o", "json"]) == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    (pod,) = [one for one in items if one["metadata"]["name"] == UID]
+    for block in (pod["nriplugin"], pod["containers"][0]["nriplugin"]):
+        (found,) = block["verdicts"]
+        assert found["verdict"] == "throttled"
+        assert found["because"].startswith("throttled in 43 of 100 periods")
+        assert block["verdictsNotTold"] == []
 
 
 def test_json_is_a_list_of_pod_metrics(root: Path, capsys: Captured) -> None:

@@ -36,6 +36,12 @@ NGINX = control.ContainerWhy(
     rule="gold",
     decided_at=NOW,
     numbers="shares 256, quota 50000",
+    verdicts=[
+        control.ContainerVerdict(
+            verdict="throttled", because="throttled in 43 of 100 periods"
+        )
+    ],
+    not_told="contended: no pressure",
     files=[
         control.FileWhy(
             file="cpu.weight",
@@ -79,6 +85,7 @@ def test_a_container_on_a_page(daemon: ControlDaemon, capsys: Captured) -> None:
     """Header, files with reasons and verdicts, what was skipped, what to do."""
     assert why(daemon) == 0
     assert daemon.requests[0].what == "shop/web-0"
+    assert daemon.requests[0].verdicts
     page = capsys.readouterr().out
     lines = page.splitlines()
     assert max(map(len, lines)) <= 80
@@ -86,6 +93,8 @@ def test_a_container_on_a_page(daemon: ControlDaemon, capsys: Captured) -> None:
     assert "  state         drifted" in lines
     assert "  rule          gold" in lines
     assert "  kubelet sent  shares 256, quota 50000" in lines
+    assert "  verdict       throttled: throttled in 43 of 100 periods" in lines
+    assert "  not told      contended: no pressure" in lines
     assert CGROUP in "".join(page.split())
     at = next(n for n, line in enumerate(lines) if line.startswith("  FILE"))
     assert lines[at].split() == ["FILE", "NOW", "DECIDED", "RUNTIME", "ALONE"]

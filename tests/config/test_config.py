@@ -167,7 +167,7 @@ def test_every_key() -> None:
         ),
         (
             "podGroups: {file: /a, inCluster: true}",
-            r"x.yaml: podGroups: file and inCluster, expected only one of them",
+            r"podGroups: file and inCluster, expected only one of them",
         ),
         ("podGroups: {kubeconfig: a}", r"podGroups.kubeconfig: \"a\", expected"),
         (

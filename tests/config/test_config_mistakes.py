@@ -84,9 +84,9 @@ def test_a_misspelt_word_is_recognised(place: str, advice: str) -> None:
 
 
 def test_a_key_at_the_wrong_place_is_recognised() -> None:
-    """`percent` is a key of cpuBurst; `enabled`, which all have, is no one's."""
-    [line] = lines_of("percent: 3")
-    assert line.endswith("; did you mean cpuBurst.percent?")
+    """`raiseAncestors` is a key of memoryQoS; `enabled` is one of all."""
+    [line] = lines_of("raiseAncestors: true")
+    assert line.endswith("; did you mean memoryQoS.raiseAncestors?")
     [line] = lines_of("enabled: true")
     assert "did you mean" not in line
 

@@ -29,6 +29,7 @@ WALL_CLOCK = {
     "cli/why.py": "how long ago something was",
     "daemon/config_status.py": "when a configuration was read",
     "daemon/instance_lock.py": "the last sign of life",
+    "daemon/podgroups/watch.py": "when objects were read last",
     "daemon/process.py": "when the process was started",
     "doors/cri/interception.py": "when a decision was made",
     "doors/nri/plugin.py": "when a decision was made",
@@ -36,6 +37,8 @@ WALL_CLOCK = {
     "state/connection.py": "when a connection began and ended",
     "state/events.py": "when an event happened",
     "state/inventory.py": "when a decision was made",
+    "state/policies.py": "when the policies were asked last",
+    "state/policy_writing.py": "since when a file holds a policy's value",
     "state/verifier.py": "when files were compared last",
 }
 

@@ -1,4 +1,4 @@
-"""Memory guard and proactive reclaim, shown by what the kernel does to containers."""
+"""Memory guard, shown by what the kernel does to containers."""
 
 from __future__ import annotations
 
@@ -27,24 +27,14 @@ CONFIG = """
 policies: {intervalSeconds: 2}
 unifiedAnnotations: {enabled: true, allowed: [memory.high]}
 memoryGuard: {enabled: true, stepPercent: 100, stallPercent: 10, cooldownSeconds: 4}
-proactiveReclaim:
-  enabled: true
-  percent: 20
-  keepBytes: 8388608
-  refaultsPerSecond: 10000
-  cpuPercent: 100
-  restSeconds: 2
 """
 HIGH = 32 * MIB
 NEEDS = 96 * MIB  # more than memory.high, less than the limit
-CACHE = 80 * MIB
 LIMIT = {"memory_limit_in_bytes": 192 * MIB}
 ANNOTATIONS = {
     "memory.high.cgroup2.nri.io/container.guarded": str(HIGH),
     "memory.high.cgroup2.nri.io/container.alone": str(HIGH),
     "memory-guard.cgroup2.nri.io/container.alone": "off",
-    "memory.high.cgroup2.nri.io/container.cached": str(2 * CACHE),
-    "proactive-reclaim.cgroup2.nri.io/container.left": "off",
 }
 
 
@@ -99,13 +89,6 @@ def why(node: Machine, container: Container) -> Any:
     return found
 
 
-def outcomes(node: Machine, policy: str) -> dict[str, int]:
-    """Return how often a policy has come to which outcome."""
-    status = json.loads(node.run("nriplugin", "status", "-o", "json").stdout)
-    (found,) = (one for one in status["policies"]["policies"] if one["name"] == policy)
-    return {one["outcome"]: int(one["count"]) for one in found.get("actions", ())}
-
-
 @each_node
 @pytest.mark.usefixtures("plugin")
 @pytest.mark.parametrize("handler", ["runc", "crun"])
@@ -125,31 +108,13 @@ def test_an_allocator_at_memory_high_resumes_with_the_guard(
             assert alone.high_events
             assert int(guarded.read("memory.high")) > HIGH
             assert int(alone.read("memory.high")) == HIGH
-            said = why(node, containers[0])
-            assert any("held back" in one for one in said["at_run_time"]), said
+            held = {
+                one["file"]: one["hold"] for one in why(node, containers[0])["files"]
+            }
+            assert held["memory.high"]["policy"] == "memoryGuard"
+            assert held["memory.high"]["original"] == str(HIGH)
         finally:
             for pid in pids:
                 node.stop(pid, 9)
         # Step by step, while the container runs.
         assert until(lambda: guarded.read("memory.high") == str(HIGH))
-
-
-@each_node
-@pytest.mark.usefixtures("plugin")
-def test_reclaim_takes_cache_and_no_container_is_held_back(
-    node: Machine, kubelet: Kubelet
-) -> None:
-    """Of two that have read a disk, one loses its page cache."""
-    with kubelet.sandbox("Burstable", "runc", ANNOTATIONS) as pod:
-        containers = [kubelet.start(pod, name, LIMIT) for name in ("left", "cached")]
-        left, cached = (Group(node, container) for container in containers)
-        for number, group in enumerate((left, cached)):
-            # Pages belong to the cgroup that reads them first.
-            size = f"bs={MIB} skip={number * CACHE // MIB} count={CACHE // MIB}"
-            pid = group.spawn(f"dd if=/dev/vda of=/dev/null {size}")
-            assert until(lambda pid=pid: node.poll(pid) is not None)  # type: ignore[misc]
-        assert until(lambda: cached.used < CACHE // 2), why(node, containers[1])
-        assert left.used > CACHE * 3 // 4
-        assert cached.high_events == 0
-        assert cached.read("memory.high") == str(2 * CACHE)
-        assert outcomes(node, "proactiveReclaim").get("triggered", 0) > 0

@@ -96,8 +96,11 @@ containers = st.builds(
     ours=st.none() | st.dictionaries(files, texts),
 )
 LEVEL_FILES = {"cpu.qos_level", "memory.qos_level"}
+page_sizes = st.sampled_from([4096, 16_384, 65_536])
 nodes = st.builds(
     NodeFacts,
+    cgroup_version=st.sampled_from([2, 2, 2, 1]),
+    page_bytes=page_sizes,
     files=st.one_of(
         st.just(NODE.files | ALLOWABLE),
         st.just(NODE.files | ALLOWABLE | LEVEL_FILES),
@@ -207,6 +210,8 @@ memory_containers = st.builds(
 )
 memory_nodes = st.builds(
     NodeFacts,
+    cgroup_version=st.just(2),
+    page_bytes=page_sizes,
     files=st.just(NODE.files),
     kernel=st.sampled_from([(5, 4), (6, 1)]),
     memory_capacity_bytes=sizes.map(lambda size: size * 16),

@@ -28,11 +28,11 @@ def test_a_file_has_values_with_their_lines() -> None:
     assert (found.driver, found.cgroup_root, found.problems) == ("systemd", None, ())
 
 
-def test_a_key_of_a_merge_has_the_line_of_its_mapping() -> None:
-    """YAML's `<<` brings in keys that have no line of their own."""
+def test_a_key_of_a_merge_has_the_line_where_it_is_written() -> None:
+    """YAML's `<<` brings in the keys of another mapping."""
     text = "x-base: &b\n  cpu: '1'\nkubeReserved:\n  <<: *b\n  memory: 1Gi\n"
     given = parse_config_file(text, "c").values["kubeReserved"].value
-    assert given == {"cpu": ("1", "c:3"), "memory": ("1Gi", "c:5")}
+    assert given == {"cpu": ("1", "c:2"), "memory": ("1Gi", "c:5")}
 
 
 @pytest.mark.parametrize(

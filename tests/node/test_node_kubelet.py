@@ -74,7 +74,7 @@ def test_what_is_wrong_is_named_and_the_rest_counts(host: FakeHost) -> None:
     found = read_kubelet(str(host.root))
     assert found.settings.capacity.pod_pids_limit == 8
     broken, wrong = found.problems
-    assert "/etc/kubelet.d/1.conf: not YAML: " in broken
+    assert "/etc/kubelet.d/1.conf: line 2, column 1: not YAML: " in broken
     assert wrong == (
         f"{host.root}/var/lib/kubelet/config.yaml:2: cpuCFSQuota: 'maybe', "
         "expected true or false"

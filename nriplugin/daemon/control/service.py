@@ -47,7 +47,7 @@ class ControlService:
 
     def why(self, request: control.WhyRequest) -> control.WhyResponse:
         """Return why files of containers hold what they hold."""
-        return why_of(self._process, request.what)
+        return why_of(self._process, request.what, verdicts=request.verdicts)
 
     def explain(self, request: control.ExplainRequest) -> control.ExplainResponse:
         """Return the decisions for a manifest, as JSON."""

@@ -14,13 +14,16 @@ from support.harness import PATIENCE_S, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.writing.queue import WriteQueue
 from nriplugin.cgroup.writing.updates import Status
+from nriplugin.errors import JournalError
 from nriplugin.state import pending_updates
 from nriplugin.state.repair_backoff import WAITS_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 REPAIR = "repair: {enabled: true, everySeconds: 30}"
 AT = CONTAINER.removeprefix(f"{POD}/")
@@ -56,6 +59,30 @@ def test_drift_is_repaired(node: Node, caplog: pytest.LogCaptureFixture) -> None
     assert f"repair: {CONTAINER}/cpu.max: {FILES['cpu.max']}" in caplog.messages
     repair(node)
     assert node.written() == {}
+
+
+def test_a_write_that_was_not_tried_is_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the state directory has room again, the next comparison repairs the file."""
+
+    def full(*_: object) -> None:
+        raise JournalError("disk is full")
+
+    with Journal(str(tmp_path)) as journal:
+        node = Node(REPAIR, journal=journal)
+        for file, value in files_of(node.create()).items():
+            node.kernel.write(f"{CONTAINER}/{file}", value)
+        node.start()
+        node.kernel.files[f"{CONTAINER}/cpu.max"] = "max 100000"
+        node.written()
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "record", full)
+            for _ in range(2 * len(WAITS_S)):
+                node.verify(30)
+            assert node.written() == {}
+        node.verify(30)
+        assert node.written() == {f"{AT}/cpu.max": FILES["cpu.max"]}
 
 
 def test_a_container_that_is_being_made_has_not_drifted() -> None:

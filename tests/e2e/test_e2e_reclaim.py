@@ -1,0 +1,61 @@
+"""Proactive reclaim on nodes: a container loses page cache and is not held back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from e2e.test_e2e_memory_policies import Group, until
+from support.bed import on_nodes
+from support.plugins import running
+
+if TYPE_CHECKING:
+    from nodes.machine import Machine
+    from support.kubelet import Kubelet
+
+pytestmark = pytest.mark.timeout(900)
+MIB = 1 << 20
+HIGH = 160 * MIB
+CONFIG = """
+policies: {intervalSeconds: 2}
+unifiedAnnotations: {enabled: true, allowed: [memory.high]}
+proactiveReclaim:
+  enabled: true
+  percent: 20
+  keepBytes: 4194304
+  refaultsPerSecond: 10000
+  cpuPercent: 100
+  restSeconds: 2
+"""
+LIMIT = {"memory_limit_in_bytes": 192 * MIB}
+ANNOTATIONS = {
+    "memory.high.cgroup2.nri.io/container.cached": str(HIGH),
+    "proactive-reclaim.cgroup2.nri.io/container.left": "off",
+}
+
+
+@on_nodes("containerd-2.4")
+def test_reclaim_takes_cache_and_no_container_is_held_back(
+    node: Machine, kubelet: Kubelet
+) -> None:
+    """Of two that have read files, one loses its page cache."""
+    node.write("/tmp/reclaim.yaml", CONFIG)
+    with (
+        running(node, "--config", "/tmp/reclaim.yaml"),
+        kubelet.sandbox("Burstable", "runc", ANNOTATIONS) as pod,
+    ):
+        containers = [kubelet.start(pod, name, LIMIT) for name in ("left", "cached")]
+        left, cached = (Group(node, container) for container in containers)
+        node.write("/proc/sys/vm/drop_caches", "3")
+        read = []
+        for group, directory in ((left, "/usr/lib"), (cached, "/usr/bin")):
+            files = f"find {directory} -xdev -type f -size +200k | head -c 20000"
+            cat = f"{files} | xargs cat | head -c 60000000 > /dev/null"
+            pid = group.spawn(f"sh -c '{cat}'")
+            assert until(lambda pid=pid: node.poll(pid) is not None)  # type: ignore[misc]
+            read.append(group.used)
+        assert until(lambda: cached.used < 12 * MIB)
+        assert read[1] > 16 * MIB
+        assert left.used > read[0] * 3 // 4
+        assert read[0] > 16 * MIB
+        assert cached.high_events == 0
