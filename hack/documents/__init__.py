@@ -1,1 +1,1 @@
-"""The documents: their commands, the output that they show, and the site made of them."""
+"""The documents: their commands, the output that they show, and their site."""

@@ -20,6 +20,7 @@ CHECKED = ("nriplugin", "kubectl", "helm")
 SYNTAX_ONLY = (
     *("apt-get", "cp", "crictl", "ctr", "exec", "grep", "grpcurl", "journalctl", "ls"),
     *("mkdir", "mount", "pip", "podman", "python", "python3", "skopeo", "systemctl"),
+    "touch",
 )
 # docs/sdk.md is followed to the letter by a test of its own.
 LANGUAGES = ("", "sh", "console")
@@ -45,18 +46,17 @@ class Command:
 
 def program_of(words: tuple[str, ...]) -> str:
     """Return the name of the program; those of a virtual environment have a path."""
-    return words[0] if words[0].startswith("./hack/") else words[0].rpartition("/")[2]
+    first = words[0]
+    return first.rpartition("/")[2] if "/bin/" in first else first
 
 
 def _known(line: str) -> bool:
-    first = line.split()[0] if line.split() else ""
-    return first.startswith("./hack/") or (
-        first.rpartition("/")[2] in (*CHECKED, *SYNTAX_ONLY)
-    )
+    program = program_of(tuple(line.split()) or ("",))
+    return program.startswith("./hack/") or program in (*CHECKED, *SYNTAX_ONLY)
 
 
 def lines_of(text: str, language: str) -> Iterator[str]:
-    """Yield the command lines of a block; in one without a language output may be too."""
+    """Yield the command lines of a block, which may have output as well."""
     joined = re.sub(r"\\\n\s*", "", text)
     # The lines of a synopsis go on with an indent.
     joined = re.sub(r"\n +(?=\[)", " ", joined)
@@ -88,5 +88,5 @@ def commands(path: Path) -> Iterator[Command]:
                 yield Command(path, line, words, whole="[" not in line)
     for text in re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", without_blocks(path)):
         line = " ".join(text.replace("\\|", "|").split()).removeprefix("sudo ")
-        if _known(line) and (words := _words(line)):
+        if _known(line) and len(words := _words(line)) > 1:
             yield Command(path, line, words, whole=False)

@@ -14,15 +14,17 @@ from documents.blocks import TOP
 
 BEGIN, END = "<!-- matrix: begin -->\n", "<!-- matrix: end -->\n"
 
-BARE = ("containerd-1.6", "containerd-1.7", "containerd-2", "containerd-2.4")
-BARE = (*BARE, "systemd", "crio", "v1")
+BARE = (
+    *("containerd-1.6", "containerd-1.7", "containerd-2", "containerd-2.4"),
+    *("systemd", "crio", "v1"),
+)
 WITH_KUBELET = tuple(name for name, node in NODES.items() if node.kubelet)
 
 # What is shown -> the file below tests/e2e that shows it.
 ROWS = {
     BARE: {
-        "new containers: the values of `explain`, and those without nriplugin up to the "
-        "curve": "test_e2e_values.py",
+        "new containers: the values of `explain`, and those of the runtime alone up to "
+        "the curve": "test_e2e_values.py",
         "updates of containers": "test_e2e_updates.py",
         "`memoryQoS`, `cpuBurst`, `cpuQoS`, rules, with runc and crun": (
             "test_e2e_handlers.py"
@@ -36,7 +38,9 @@ ROWS = {
         "page cache of protected Guaranteed containers": "test_e2e_guaranteed.py",
         "`quotaBurst`": "test_e2e_policies.py",
         "`startupBoost`": "test_e2e_startup_boost.py",
-        "`memoryGuard`, `proactiveReclaim`": "test_e2e_memory_policies.py",
+        "`memoryGuard`": "test_e2e_memory_policies.py",
+        "`proactiveReclaim`": "test_e2e_reclaim.py",
+        "what `top` and `why` say holds a container back": "test_e2e_verdicts.py",
         "a job of Volcano: rules by task, `status --by group`": "test_e2e_groups.py",
         "beside memory-qos of nri-plugins": "test_e2e_beside.py",
         "between two other NRI plugins": "test_e2e_observers.py",
@@ -101,7 +105,7 @@ def text() -> str:
     made = []
     for nodes, rows in ROWS.items():
         made += [
-            f"| what is shown | {' | '.join(nodes)} |",
+            f"| what is shown | {' | '.join(map(_column, nodes))} |",
             "|---" * (1 + len(nodes)) + "|",
             *(
                 f"| [{what}](../tests/e2e/{file}) | "
@@ -111,6 +115,11 @@ def text() -> str:
             "",
         ]
     return "\n".join(made)
+
+
+def _column(node: str) -> str:
+    """Return a short name: seven long ones would not fit beside each other."""
+    return node.removeprefix("containerd-")
 
 
 def _cell(file: str, node: str) -> str:

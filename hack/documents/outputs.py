@@ -83,7 +83,9 @@ def page(path: Path) -> str:
     before, begin, rest = text.partition(matrix.BEGIN)
     if not begin:
         return text
-    return f"{before}{begin}\n{matrix.text()}{matrix.END}{rest.partition(matrix.END)[2]}"
+    return (
+        f"{before}{begin}\n{matrix.text()}{matrix.END}{rest.partition(matrix.END)[2]}"
+    )
 
 
 def main() -> int:

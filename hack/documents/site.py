@@ -27,7 +27,9 @@ def main() -> int:
     if (output / ".buildinfo").is_file():
         shutil.rmtree(output)
     elif output.is_dir() and any(output.iterdir()):
-        parser.error(f"--output: {output}, expected a directory that is empty or absent")
+        parser.error(
+            f"--output: {output}, expected a directory that is empty or absent"
+        )
     with tempfile.TemporaryDirectory(prefix="nriplugin-site-") as doctrees:
         strict = ["--fail-on-warning", "--keep-going"] if args.strict else []
         done = subprocess.run(

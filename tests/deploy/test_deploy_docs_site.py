@@ -71,7 +71,9 @@ def test_every_link_leads_somewhere(site: Path) -> None:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc or not (parts.path or parts.fragment):
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = (
+                (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            )
             anchor = unquote(parts.fragment)
             if not target.is_file() or (
                 anchor and target in pages and anchor not in pages[target].places

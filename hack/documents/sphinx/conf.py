@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 TOP = Path(__file__).parents[3]
 
@@ -27,6 +27,8 @@ highlight_language = "text"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "nriplugin"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
@@ -44,7 +46,7 @@ html_theme_options = {
 }
 templates_path = ["templates"]
 html_sidebars = {"**": ["chapters.html"]}
-copyright = "The nriplugin authors, Apache-2.0"  # noqa: A001 - Sphinx's name
+copyright = "The nriplugin authors, Apache-2.0"
 
 # The column on the left. A page that is missing here is a warning of Sphinx's.
 CHAPTERS = {
@@ -70,7 +72,14 @@ CHAPTERS = {
 }
 
 
-def _prepare(_app: Any, page: str, source: list[str]) -> None:
+class App(Protocol):
+    """What is used of Sphinx's application, which the checks of types do not have."""
+
+    def connect(self, event: str, callback: object) -> int:
+        """Have a function called at an event."""
+
+
+def _prepare(_app: App, page: str, source: list[str]) -> None:
     """Take out links to directories, and append the list of pages to the first one.
 
     A directory has a page where the repository is browsed, and none on the site.
@@ -87,6 +96,6 @@ def _prepare(_app: Any, page: str, source: list[str]) -> None:
             source[0] += "\n".join(["\n```{toctree}", *lines, "```\n"])
 
 
-def setup(app: Any) -> None:
+def setup(app: App) -> None:
     """Tell Sphinx of the function above."""
     app.connect("source-read", _prepare)
