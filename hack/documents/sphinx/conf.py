@@ -27,8 +27,6 @@ highlight_language = "text"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "nriplugin"
-html_static_path = ["static"]
-html_css_files = ["wide.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
