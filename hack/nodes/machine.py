@@ -141,7 +141,7 @@ class Machine:
         self,
         *argv: str,
         stdin: str = "",
-        timeout_s: float = 120,
+        timeout_s: float = 600,
         env: Mapping[str, str] | None = None,
         show: Callable[[str, str], None] | None = None,
     ) -> Result:
@@ -181,7 +181,7 @@ class Machine:
         """
         return int(self._ask("spawn", argv=argv, log=log, env=env, answers=answers))
 
-    def ask(self, pid: int, line: str, timeout_s: float = 120) -> str:
+    def ask(self, pid: int, line: str, timeout_s: float = 600) -> str:
         """Write a line to a background command; return the line that it answers."""
         self._send("ask", pid=pid, line=line, timeout_s=timeout_s)
         return str(self._answer(timeout_s + 30))

@@ -63,6 +63,12 @@ def hold_of(
     return _shown(shown, state.original.get(file, ""))
 
 
+def files_at_run_time(lifecycle: Lifecycle, entry: ContainerEntry) -> frozenset[str]:
+    """Return the files of a container that policies hold, or would hold."""
+    state = lifecycle.policies.state_of(entry.id)
+    return frozenset() if state is None else frozenset({*state.held, *state.shown})
+
+
 def said_by_policies(lifecycle: Lifecycle, entry: ContainerEntry) -> list[str]:
     """Return what the policies of a container said last."""
     state = lifecycle.policies.state_of(entry.id)

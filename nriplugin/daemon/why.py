@@ -15,7 +15,12 @@ from nriplugin.api import control_pb2 as control
 from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.daemon.container_verdicts import NOT_ASKED, judged
 from nriplugin.daemon.plain import valid_text
-from nriplugin.daemon.policy_status import hold_message, hold_of, said_by_policies
+from nriplugin.daemon.policy_status import (
+    files_at_run_time,
+    hold_message,
+    hold_of,
+    said_by_policies,
+)
 from nriplugin.daemon.unrecorded import decided_now, given_resources, native_values
 from nriplugin.engine.explicit import UNSET
 from nriplugin.engine.provenance import UNKNOWN
@@ -109,6 +114,7 @@ class _ContainerReasons:
         self._now: DecidedNow | None = None
         if entry.decision is None:
             self._now = decided_now(entry, self._given, self._plan)
+        self._at_run_time = files_at_run_time(process.lifecycle, entry)
         self._advice: list[str] = []
         self._differing: list[str] = []  # files with another value than the decided
 
@@ -144,8 +150,7 @@ class _ContainerReasons:
         entry = self._entry
         summary = entry.decision or (self._now.summary if self._now else None)
         first = list(summary.files) if summary else []
-        held = self._lifecycle.policies.held_by(entry.id)
-        others = {*entry.files, *entry.outdated, *entry.others, *held}
+        others = {*entry.files, *entry.outdated, *entry.others, *self._at_run_time}
         others.difference_update(first)
         if not entry.ours:
             others.update(entry.lacks.keys() - set(first))
@@ -196,6 +201,10 @@ class _ContainerReasons:
             return None, self._process.unreadable_because or "cgroups are not read"
         if cgroup is None:
             return None, "the container's cgroup is not known"
+        if file in self._at_run_time:
+            # Under its name of cgroup v2, on every node.
+            now = held_value(tree, cgroup, file)
+            return now, "" if now is not None else "it cannot be read"
         try:
             return tree.files.read(tree.file_path(cgroup, file)).strip(), ""
         except CgroupError as exc:

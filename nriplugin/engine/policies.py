@@ -41,7 +41,6 @@ class Measure(StrEnum):
     PRESSURE = "pressure"  # on cpu, memory and io
     REFAULTS = "refaults"
     CACHE = "cache"  # of files
-    TASKS = "tasks"  # how many are running
     NODE_CPU = "node cpu"
     # Since the start, if this process has seen it. A policy that needs this is asked
     # directly after a container's start, and not only at the next interval.
@@ -180,7 +179,3 @@ class RunTimePolicy(NamedTuple, Generic[S]):
     decide: Callable[
         [S, Any, ContainerSample | None, ContainerSample, NodeSample], PolicyAnswer
     ]
-
-
-# The short names that handlers use.
-Action, Answer, Stall = PolicyAction, PolicyAnswer, StallTime

@@ -23,6 +23,7 @@ from nriplugin.cgroup.types.registry import Type
 from nriplugin.cgroup.writing.kernel_text import equal
 from nriplugin.cgroup.writing.updates import Update
 from nriplugin.errors import CgroupError
+from nriplugin.loglimit import LimitedLog
 from nriplugin.node.direct_writes import ORIGIN, updates_of
 
 if TYPE_CHECKING:
@@ -68,6 +69,17 @@ def held_value(tree: Tree, cgroup: str, file: str) -> str | None:
         return None
 
 
+def is_gone(tree: Tree, cgroup: str, file: str) -> bool:
+    """Whether a file does not exist: one that cannot be read just now may do so."""
+    path = f"{cgroup}/{file}"
+    if file == "cpu.max":
+        path = tree.path(Type.CPU_QUOTA, cgroup)
+    try:
+        return not tree.files.exists(path)
+    except CgroupError:
+        return False
+
+
 def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[TargetResult]:
     """Write the files of a pod and of its containers, in the order of a branch.
 
@@ -80,7 +92,9 @@ def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[Target
     for target in targets:
         held = held_value(tree, target.cgroup, target.file)
         if held is None:
-            results.append(TargetResult(target, ok=False, gone=True))
+            gone = is_gone(tree, target.cgroup, target.file)
+            reason = "" if gone else "it cannot be read"
+            results.append(TargetResult(target, ok=False, gone=gone, reason=reason))
         elif not any(equal(target.file, one, held) for one in target.known):
             results.append(TargetResult(target, ok=False, other=held))
         else:
@@ -127,10 +141,10 @@ def _updates(tree: Tree, target: Target) -> Iterator[Update]:
 
 def _follows(tree: Tree, cgroup: str, inner: str, file: str) -> bool:
     """Whether crun's inner cgroup has a file's value from the outer one."""
-    if file == "cpu.max":
-        return tree.files.exists(f"{inner}/{file}")
     own = held_value(tree, inner, file)
-    return own is not None and equal(file, own, held_value(tree, cgroup, file) or "")
+    if own is None or file == "cpu.max":
+        return own is not None
+    return equal(file, own, held_value(tree, cgroup, file) or "")
 
 
 def _burst(tree: Tree, cgroup: str) -> int | None:
@@ -147,6 +161,8 @@ class PolicyRecord:
         """Keep the record in the state directory; without one, nothing is kept."""
         self._path = None if directory is None else os.path.join(directory, RECORD)
         self._stored: Set[str] = frozenset()
+        # Tried again at every interval, for as long as a disk is full.
+        self._limited = LimitedLog(_log, burst=1, per_second=1 / 300)
 
     def exists(self) -> bool:
         """Return whether there is a record, of this process or an earlier one."""
@@ -182,7 +198,11 @@ class PolicyRecord:
                 json.dump(sorted(paths), file)
             os.replace(temporary, self._path)
         except OSError as exc:
-            _log.warning("policies: %s: cannot be written: %s", self._path, exc)
+            self._limited.log(
+                logging.WARNING,
+                "policies: %s: cannot be written, so nothing is raised: %s",
+                *(self._path, exc),
+            )
             return False
         self._stored = frozenset(paths)
         return True

@@ -21,7 +21,6 @@ from functools import partial
 from time import thread_time, time
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.restore import Action
 from nriplugin.engine.decision import Level
 from nriplugin.engine.model import Container, Pod
 from nriplugin.engine.policies import Measure, NodeSample, PolicyAnswer
@@ -35,7 +34,6 @@ from nriplugin.engine.qos_class import qos_class_of
 from nriplugin.errors import CgroupError, JournalError
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_samples import PolicySampler
-from nriplugin.node.policy_writes import Target, held_value, paths_of
 from nriplugin.state.policy_holds import (
     FAILED,
     NO_HOLDS,
@@ -45,12 +43,13 @@ from nriplugin.state.policy_holds import (
     Wanted,
     originals_of,
 )
+from nriplugin.state.policy_recovery import put_back
 from nriplugin.state.policy_starts import ContainerStarts
 from nriplugin.state.policy_triggers import PolicyTriggers
 from nriplugin.state.policy_writing import PolicyWriting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.config import Config
@@ -189,8 +188,9 @@ class Policies:
         self._carry_out()
         self._triggers.carry_out(self._states.values())
         self._count()
-        if not self._on and any(one.held for one in self._states.values()):
-            self._again()  # the runtime was changing a container
+        holds = self._writing.pods or any(one.held for one in self._states.values())
+        if not self._on and holds:
+            self._again()  # the runtime was changing a container, or a write has failed
         self.counts.cpu_s += thread_time() - began
 
     def look_at_new(self) -> None:
@@ -198,16 +198,23 @@ class Policies:
         if not self._recovered or self._ended or self._plans.others_decide:
             return  # the next look has all containers
         began = thread_time()
+        states, pods = {}, set()
         for container_id in self._starts.take_new():
             entry = self._inventory.get(container_id)
             if entry is None or not entry.started:
                 continue
-            state = PolicyState(entry)
+            state = self._states.get(container_id)
+            if state is not None and state.sample and state.sample.age_s is not None:
+                continue  # a look has come first
+            state = state or PolicyState(entry)
             self._follow(state, entry, self._plans.now)
             if state.policies.on:
-                self._states = {**self._states, container_id: state}
+                states[container_id] = state
+                pods.add(entry.pod_cgroup or "")
                 self._ask(state, NodeSample(cpus=self.sampler.cpus()))
-        self._carry_out()
+        if states:
+            self._states = {**self._states, **states}
+            self._carry_out(pods)
         self.counts.cpu_s += thread_time() - began
 
     def end(self) -> None:
@@ -226,31 +233,21 @@ class Policies:
         self._carry_out()
 
     def _recover(self) -> None:
-        """Put the values back that an earlier process has left.
-
-        A file that holds just what it should was resized since, by coincidence to the
-        value of the policy.
-        """
+        """Put the values back that an earlier process has left."""
         self._recovered = True
         left, writer = self._record.load(), self._pending.writer
-        if not left or writer is None or self._tree is None:
+        if not left or writer is None:
             return
-        facts = self._plans.now.facts
-        for entry in self._inventory.snapshot().values():
-            cgroup = self._locator.cgroup_of(entry)
-            for file, value in originals_of(entry, facts).items():
-                if cgroup and held_value(self._tree, cgroup, file) == value:
-                    left -= paths_of(self._tree, Target(cgroup, file, value, ()))
+        known = [
+            (cgroup, entry)
+            for entry in self._inventory.snapshot().values()
+            if (cgroup := self._locator.cgroup_of(entry)) is not None
+        ]
         try:
-            found = writer.put_back(only=left)
+            put_back(writer, left, known, self._plans.now.facts)
         except JournalError as exc:
             _log.warning("policies: %s", exc)
             return
-        for one in found:
-            if one.action is Action.FAILED:
-                _log.warning("policies: %s: %s", one.path, one.reason)
-        back = sum(one.action is Action.RESTORED for one in found)
-        _log.info("policies: %d values of an earlier process put back", back)
         self._record.store(frozenset())
 
     def _ask_all(self, plan: Plan) -> None:
@@ -370,14 +367,19 @@ class Policies:
         state.want_nothing()
         state.shown = wanted
 
-    def _carry_out(self, *, ending: bool = False) -> None:
-        """Write what changed, pod by pod."""
-        self._writing.forget_ended({one.cgroup for one in self._states.values()})
+    def _carry_out(
+        self, only: Collection[str] | None = None, *, ending: bool = False
+    ) -> None:
+        """Write what changed, pod by pod: in these pods, or in all."""
+        if only is None:
+            self._writing.forget_ended({one.cgroup for one in self._states.values()})
         by_pod: dict[str, list[PolicyState]] = {}
         for state in self._states.values():
             by_pod.setdefault(state.entry.pod_cgroup or "", []).append(state)
-        pods = {pod: by_pod.get(pod, []) for pod in {**self._writing.pods, **by_pod}}
-        self._writing.carry_out(pods, ending=ending)
+        pods = only if only is not None else {**self._writing.pods, **by_pod}
+        self._writing.carry_out(
+            {pod: by_pod.get(pod, []) for pod in pods}, ending=ending
+        )
 
     def _count(self) -> None:
         on: Counter[str] = Counter()

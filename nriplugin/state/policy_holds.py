@@ -11,9 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nriplugin.convert import convert
-from nriplugin.engine.handlers.resources import lasting_quota
 from nriplugin.engine.policy_settings import ContainerPolicies
-from nriplugin.engine.runtimes import SYSTEMD
 from nriplugin.engine.stale import resources_of_numbers
 from nriplugin.errors import ConversionError
 
@@ -140,7 +138,7 @@ def originals_of(entry: ContainerEntry, facts: NodeFacts) -> Mapping[str, str]:
     """Return what a container's files hold without policies, as far as it is known.
 
     A value that was decided about, or that others set explicitly, comes before those
-    that the runtime makes of kubelet's numbers.
+    that the runtime makes of kubelet's numbers. systemd may have rounded such a quota.
     """
     given = resources_of_numbers(entry.numbers) if entry.numbers else None
     made: Mapping[str, str] = {}
@@ -149,6 +147,4 @@ def originals_of(entry: ContainerEntry, facts: NodeFacts) -> Mapping[str, str]:
             made = convert(given, facts.curve).files
         except ConversionError:
             made = {}
-        if facts.driver == SYSTEMD and "cpu.max" in made:
-            made = {**made, "cpu.max": lasting_quota(made["cpu.max"])}
     return {**made, **entry.others, **entry.ours}

@@ -8,7 +8,7 @@ their policies still ask for it.
 from __future__ import annotations
 
 import logging
-from errno import EAGAIN, EINTR, ENOENT, EOPNOTSUPP, errorcode
+from errno import EAGAIN, EINTR, ENODEV, ENOENT, EOPNOTSUPP, errorcode
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 # The time after which no more trigger is begun at one look.
 MOST_S = 1.0
 # Answers of the kernel that are no failure: it found less to do than was asked for, was
-# interrupted, or does not have the file, which the policy tells.
-_NORMAL = (EAGAIN, EINTR, ENOENT, EOPNOTSUPP)
+# interrupted, does not have the file, which the policy tells, or the cgroup is gone.
+_NORMAL = (EAGAIN, EINTR, ENODEV, ENOENT, EOPNOTSUPP)
 
 
 class PolicyTriggers:

@@ -13,12 +13,14 @@ from time import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.writing.kernel_text import equal
+from nriplugin.engine.handlers.resources import lasting_quota
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_writes import (
     Target,
     difference,
     grown,
     held_value,
+    is_gone,
     paths_of,
     write_branch,
 )
@@ -104,34 +106,44 @@ class PolicyWriting:
         self._store()
 
     def forget_ended(self, containers: Collection[str]) -> None:
-        """Forget what was held by cgroups that are gone.
+        """Forget what was held by cgroups that are gone, or by pods without a limit.
 
         `containers` are the cgroups of those containers that still exist. The cgroup of
         a pod may outlive its last container.
         """
         for pod, holds in list(self.pods.items()):
-            if all(held_value(self._tree, pod, file) is None for file in holds):
+            if all(self._is_over(pod, file) for file in holds):
                 del self.pods[pod]
         for place in [*self._paths]:
             if place[0] not in containers and place[0] not in self.pods:
                 del self._paths[place]
+
+    def _is_over(self, pod: str, file: str) -> bool:
+        now = held_value(self._tree, pod, file)
+        return is_gone(self._tree, pod, file) if now is None else now.startswith("max")
 
     def resized(
         self, pod: str, was: Mapping[str, str], become: Mapping[str, str]
     ) -> None:
         """Follow the resize of a container in the originals of its pod.
 
-        kubelet resizes the pod by as much. Its new value may be just the one that the
-        pod holds because of a policy, so the file alone does not show it.
+        kubelet writes a higher value to the pod before it resizes the container. If
+        that is just the value that the pod holds because of a policy, the file does not
+        show it. A lower value comes after the container's, and is seen in the file.
         """
         holds = dict(self.pods.get(pod, NO_HOLDS))
         for file, hold in holds.items():
+            original = hold.original
             delta = difference(file, was.get(file, ""), become.get(file, ""))
-            original = delta and grown(file, hold.original, [delta])
-            if hold.original != hold.first:
-                original = hold.original  # kubelet's value was seen in the file
-            if original and not original.startswith(("-", "0")):
-                holds[file] = hold._replace(original=original, first=original)
+            now = held_value(self._tree, pod, file)
+            if now is not None and not equal(file, now, hold.value):
+                original = now
+            # If not the same, kubelet's value was seen in the file before.
+            elif delta and not delta.startswith("-") and original == hold.first:
+                higher = grown(file, original, [delta])
+                if higher and equal(file, higher, hold.value):
+                    original = higher
+            holds[file] = hold._replace(original=original, first=original)
         if holds:
             self.pods[pod] = holds
 
@@ -149,14 +161,20 @@ class PolicyWriting:
             for state in states:
                 stack.enter_context(pending.writing_to(state.entry.id))
             stack.enter_context(writer.exclusive())
-            changing = any(pending.is_changing(one.entry) for one in states)
-            if changing and not ending:
-                return
+            changing = [one for one in states if pending.is_changing(one.entry)]
             # Anew: only now nobody else writes.
+            all_due = self._due(pod, states)
+            if changing and not ending:
+                # The values of the pod's other containers may go back meanwhile.
+                all_due = [
+                    one
+                    for one in all_due
+                    if one.wanted is None and one.state not in (None, *changing)
+                ]
             raises = recorded and not pending.withdrawn
             due = {
                 (one.target.cgroup, one.target.file): one
-                for one in self._due(pod, states)
+                for one in all_due
                 if raises or one.wanted is None
             }
             results = write_branch(writer, [one.target for one in due.values()])
@@ -182,7 +200,9 @@ class PolicyWriting:
             now = held_value(self._tree, state.cgroup, file)
             if hold and wanted and hold.asked == value and now == hold.value:
                 continue
-            known = (original, hold.value) if hold else (original,)
+            known: tuple[str, ...] = (original, hold.value) if hold else (original,)
+            if file == "cpu.max":
+                known += (lasting_quota(original),)  # systemd may have rounded it
             target = Target(state.cgroup, file, value, known)
             yield _Due(target, original, wanted, state)
 

@@ -105,10 +105,10 @@ def test_watch_draws_again_on_a_terminal(daemon: ControlDaemon) -> None:
 def test_watch_in_a_pipe(daemon: ControlDaemon) -> None:
     """JSON is one line each; pages follow each other."""
     for options, seen in (
-        (["-o", "json"], '{"version": "0.1.0"'),
+        (["-o", "json"], '{"apiVersion": "nriplugin/'),
         ([], "nriplugin 0.1.0: healthy, ready"),
         (["--brief"], "nriplugin 0.1.0: healthy, ready; "),
-        (["-o", "yaml"], "version: 0.1.0"),
+        (["-o", "yaml"], "apiVersion: nriplugin/"),
     ):
         command = ["status", "--watch", "--control", daemon.address, *options]
         with subprocess.Popen(

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from cgroup.kernels import Kernel
 from daemon.control_clients import controlled, daemon_of
 from doors.nri.messages import APP, asking, container_at, pod_at
 from doors.nri.nodes import FACTS, Node, plugin_on
 from doors.nri.runtimes import ModelRuntime
-from support.trees import CONTAINER
+from support.trees import CONTAINER, POD
 
+from nriplugin.cgroup.types.registry import Type
 from nriplugin.daemon.why import NoSuchContainer, why_of
 from nriplugin.daemon.withdrawal import withdraw
 from nriplugin.state.events import EventKind
@@ -330,3 +332,23 @@ def test_a_container_in_shadow_mode() -> None:
     weight = files(one)["cpu.max"]
     assert weight.decided
     assert any("end shadow mode" in advice for advice in one.advice)
+
+
+@pytest.mark.parametrize("shadow", [False, True])
+def test_on_cgroup_v1_what_a_policy_holds_is_shown(*, shadow: bool) -> None:
+    """Under its name of cgroup v2, also where the policy is for show alone."""
+    facts = FACTS._replace(cgroup_version=1)
+    boost = f"startupBoost: {{enabled: true}}\nshadow: {str(shadow).lower()}"
+    node = Node(boost, facts, Kernel(1))
+    node.synchronize([])
+    for cgroup in (POD, CONTAINER):
+        node.kernel.tree.set(Type.CPU_QUOTA, cgroup, 100_000)
+    node.create()
+    node.start()
+    node.background.work()
+    file = files(why(node.plugin))["cpu.max"]
+    assert (file.now, file.unreadable_because) == (
+        "100000 100000" if shadow else "300000 100000",
+        "",
+    )
+    assert (file.hold.policy, file.hold.shown) == ("startupBoost", shadow)

@@ -66,6 +66,10 @@ def hooked(node: Machine) -> Iterator[Machine]:
     options = ("--config", CONFIG_FILE, "--state-dir", STATE_DIR)
     node.check("nriplugin", "hook", "install", *options)
     node.check("/node/bin/runtime", "restart")
+    for _ in range(3):
+        # The first runs read Python from the disk, which may take an emulated node on a
+        # busy machine longer than the hook's own time limit.
+        node.run("nriplugin", "hook", *options, stdin="{}")
     try:
         yield node
     finally:

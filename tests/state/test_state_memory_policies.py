@@ -16,6 +16,7 @@ from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.engine.policies import Trigger
 from nriplugin.errors import CgroupError
 from nriplugin.node.policy_triggers import pull
+from nriplugin.node.policy_writes import PolicyRecord
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
@@ -72,6 +73,28 @@ def test_up_to_the_limit_and_back() -> None:
         rest(node)
         seen.append(high(node) // MIB)
     assert seen == [96, 96, 64, 64, 64]
+
+
+def test_after_a_crash_a_decided_value_is_back(tmp_path: Path) -> None:
+    """Also where it was written directly, so that the journal has what was before."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(GUARD, journal=journal, state=tmp_path)
+        writer = node.pending.writer
+        assert writer is not None
+        writer.put({"memory.high": str(OWN)}, CONTAINER)
+        node.give(memory_high=str(OWN), memory_max=str(LIMIT))
+        node.uses(OWN)
+        node.look()
+        stall(node)
+        assert high(node) > OWN
+        decided = node.inventory.snapshot()
+        after = PolicyNode(OFF, kernel=node.kernel, journal=journal, silent=True)
+        after.policies._record = PolicyRecord(str(tmp_path))
+        for entry in decided.values():
+            after.inventory.put(entry)
+        after.plans.set_silent(False)
+        after.policies.look()
+    assert high(after) == OWN
 
 
 def test_the_pod_is_not_touched() -> None:

@@ -55,6 +55,22 @@ def test_golden_trace_of_a_burst(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_quota_that_systemd_would_round(version: int, *, rounded: bool) -> None:
+    """The runtime writes kubelet's own number, and systemd rounds it at a reload."""
+    node = PolicyNode(ON, version, quota="12300 100000")
+    node.plans.learn({"driver": "systemd"})
+    if rounded:
+        node.set_quota(CONTAINER, "13000 100000")
+    throttled(node, 2)
+    assert node.quota() == 17712
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (12300, 50000)
+    assert not node.policies.counts.actions["quotaBurst", "left"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
 def test_switched_off_every_value_goes_back(version: int) -> None:
     """By a reload, at once; and by the end of the process."""
     node = PolicyNode(ON, version)
@@ -109,6 +125,34 @@ def test_a_resize_to_the_very_value_of_the_burst_wins() -> None:
     node.configure(OFF)
     node.background.work()
     assert (node.quota(), node.quota(POD)) == (75000, 75000)
+
+
+def test_a_resize_to_the_very_value_wins_after_another_one() -> None:
+    """Whose value of the pod was seen in the file."""
+    node = PolicyNode(ON)
+    throttled(node)
+    for quota in ("80000 100000", "96000 100000"):
+        node.set_quota(POD, quota)
+        node.set_quota(CONTAINER, quota)
+        node.know(CONTAINER, quota)
+        throttled(node)
+        throttled(node, 1 if quota.startswith("8") else 0)
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (96000, 96000)
+
+
+def test_a_burst_between_the_resizes_of_a_pod_and_of_its_container() -> None:
+    """What it found in the pod's file is kubelet's new value, and counts once."""
+    node = PolicyNode(ON, pod_quota="100000 100000")
+    node.set_quota(POD, "150000 100000")
+    throttled(node)
+    assert (node.quota(), node.quota(POD)) == (60000, 160000)
+    node.set_quota(CONTAINER, "100000 100000")
+    node.know(CONTAINER, "100000 100000")
+    node.configure(OFF)
+    node.background.work()
+    assert (node.quota(), node.quota(POD)) == (100000, 150000)
 
 
 def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None:
@@ -250,13 +294,16 @@ def test_a_defect_of_a_policy_takes_its_values_back() -> None:
     assert node.policies.counts.actions["quotaBurst", "failed"] == 1
 
 
-def test_without_its_record_nothing_is_raised(tmp_path: Path) -> None:
-    """After a crash nobody could tell whose value it is."""
+def test_without_its_record_nothing_is_raised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a crash nobody could tell whose value it is. The log says so, and once."""
     with Journal(str(tmp_path)) as journal:
         (tmp_path / "policies.json.new").mkdir()
         node = PolicyNode(ON, journal=journal, state=tmp_path)
-        throttled(node, 2)
+        throttled(node, 5)
         assert node.quota() == 50000
+    assert caplog.text.count("cannot be written, so nothing is raised") == 1
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from errno import EMFILE
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.policies import PolicyNode
 from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.errors import CgroupError
 from nriplugin.state.inventory import Inventory
 from nriplugin.state.policy_starts import ContainerStarts
 
@@ -53,6 +55,82 @@ def test_a_resize_wins() -> None:
     for _ in range(3):
         node.look(5)
     assert (node.quota(POD), node.quota()) == (80000, 80000)
+
+
+def test_a_look_that_comes_first_is_not_forgotten() -> None:
+    """What it has raised goes back at the deadline, too."""
+    node = PolicyNode(ON)
+    node.policies.started(CONTAINER.rpartition("/")[2], node.background)
+    node.look(1)
+    assert node.quota() == 150000
+    node.background.work()
+    node.look(60)
+    assert (node.quota(POD), node.quota()) == (50000, 50000)
+
+
+def test_a_start_costs_nothing_for_the_other_pods() -> None:
+    """Where many containers start, a job looks at the files of the new one's pod."""
+    node = PolicyNode(ON)
+    node.start()
+    other = f"{POD.replace('7b0f', '8b0f')}/{'fedcba9876543210' * 4}"
+    pod = other.rpartition("/")[0]
+    node.kernel.add(pod)
+    node.pod = node.pod._replace(id="other", cgroup_parent=pod)
+    node.add(other, "50000 100000")
+    read: list[str] = []
+    files_read = node.kernel.read
+
+    def noted(path: str) -> str:
+        read.append(path)
+        return files_read(path)
+
+    node.kernel.read = noted  # type: ignore[method-assign]
+    node.start(other)
+    assert node.quota(other) == 150000
+    assert not [path for path in read if path.startswith(f"{POD}/")]
+
+
+def test_a_pod_that_cannot_be_lowered_is_tried_again() -> None:
+    """Also where no policy is on any more, and no container holds a value."""
+    node = PolicyNode(ON)
+    node.start()
+    node.kernel.unwilling.add(f"{POD}/cpu.max")
+    node.configure("{}")
+    node.background.work()
+    assert (node.quota(POD), node.quota()) == (150000, 50000)
+    node.kernel.unwilling.clear()
+    node.background.work_when_time_is_up()
+    assert node.quota(POD) == 50000
+    assert not node.background.timed
+
+
+def test_a_pod_whose_limit_was_lifted_is_forgotten() -> None:
+    """There is nothing to put back."""
+    node = PolicyNode(ON)
+    node.start()
+    node.set_quota(POD, "max 100000")
+    node.look(1)
+    assert not node.policies.pod_held_by(POD)
+    node.look(60)
+    assert (node.quota(POD), node.quota()) == (-1, 50000)
+
+
+def test_files_that_cannot_be_read_for_a_while_are_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when the process has too many open files: the values go back later."""
+    node = PolicyNode(ON)
+    node.start()
+
+    def fail(path: str) -> Any:
+        raise CgroupError("open", path, None, EMFILE)
+
+    with monkeypatch.context() as few:
+        for name in ("read", "exists"):
+            few.setattr(node.kernel, name, fail)
+        node.look(1)
+    node.look(60)
+    assert (node.quota(POD), node.quota()) == (50000, 50000)
 
 
 def test_a_reload_ends_it() -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from nodes.control_plane import ControlPlane
     from nodes.machine import Machine
 
-PATIENCE_S = 300
+# An init container with a small quota takes minutes on a machine that is busy.
+PATIENCE_S = 900
 POLL_S = 0.5
 TOP = "/sys/fs/cgroup"
 FILES = (

@@ -228,7 +228,8 @@ class NodePlugin(Plugin):
             # `fallback_update` has answered the runtime in its place.
             return None
         changes = decision.files or decision.writes or entry.ours or decision.shadow
-        if changes or lifecycle.requests.watched:
+        # Policies go by the numbers in the entry, whether anything is decided or not.
+        if changes or lifecycle.requests.watched or lifecycle.policies.on:
             become = after_update(entry, container, asked, decision)
             begin = lifecycle.pending.updates.begin
             update = begin(entry, become, decision.writes, noted)

@@ -22,6 +22,10 @@ from nriplugin.engine.decision import Level
 from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.memory import why_no_high
 from nriplugin.engine.policies import Measure, PolicyAction, PolicyAnswer, RunTimePolicy
+from nriplugin.engine.policy_annotation import (
+    changed_by_annotation,
+    report_annotation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,17 +75,10 @@ class MemoryGuardState(NamedTuple):
 
 def decide_memory_guard(context: HandlerContext, settings: MemoryGuardSettings) -> None:
     """Report a mistake in the annotation; no value is set before the container runs."""
-    own = settings_of(
-        settings, context.annotations, lambda text: context.refuse(NAME, text)
-    )
-    if own is None:
-        stated = context.annotation(KEY)
-        key = "" if stated is None else stated.key
-        context.decision.leave(
-            f"{FILE} at run time", f"{NAME}: switched off by annotation {key}"
-        )
-    elif reason := why_no_high(context):
-        context.decision.leave(f"{FILE} at run time", f"{NAME}: {reason}")
+    what = f"{FILE} at run time"
+    on = report_annotation(context, settings, settings_of, NAME, KEY, what)
+    if on and (reason := why_no_high(context)):
+        context.decision.leave(what, f"{NAME}: {reason}")
 
 
 def settings_of(
@@ -90,18 +87,16 @@ def settings_of(
     refuse: Callable[[str], None],
 ) -> MemoryGuardSettings | None:
     """Return a container's settings: the annotation is a `limitPercent` or `off`."""
-    stated = annotations.found.get(KEY)
-    if stated is None:
-        return settings
-    if stated.value == "off":
+    expected = "1% to 100% or off"
+    return changed_by_annotation(settings, annotations, KEY, _read, expected, refuse)
+
+
+def _read(settings: MemoryGuardSettings, value: str) -> MemoryGuardSettings | None:
+    number = value.removesuffix("%")
+    if value == number or not number.isdecimal() or len(number) > 3:
         return None
-    number = stated.value.removesuffix("%")
-    if stated.value != number and number.isdecimal() and len(number) <= 3:
-        percent = int(number)
-        if 1 <= percent <= 100:
-            return settings._replace(limit_percent=percent)
-    refuse(f"{stated.key}: {stated.value!r:.60}, expected 1% to 100% or off")
-    return settings
+    percent = int(number)
+    return settings._replace(limit_percent=percent) if 1 <= percent <= 100 else None
 
 
 def high_to_hold(

@@ -22,6 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.memory import MILLION, in_millionths
 from nriplugin.engine.policies import Measure, PolicyAnswer, RunTimePolicy, Trigger
+from nriplugin.engine.policy_annotation import (
+    changed_by_annotation,
+    report_annotation,
+)
 from nriplugin.errors import ConfigError
 from nriplugin.kube.quantity import value as bytes_of
 
@@ -72,13 +76,7 @@ def decide_proactive_reclaim(
     context: HandlerContext, settings: ProactiveReclaimSettings
 ) -> None:
     """Report a mistake in the annotation; no value is set before the container runs."""
-    own = settings_of(
-        settings, context.annotations, lambda text: context.refuse(NAME, text)
-    )
-    if own is None:
-        stated = context.annotation(KEY)
-        key = "" if stated is None else stated.key
-        context.decision.leave(FILE, f"{NAME}: switched off by annotation {key}")
+    report_annotation(context, settings, settings_of, NAME, KEY, FILE)
 
 
 def settings_of(
@@ -87,19 +85,19 @@ def settings_of(
     refuse: Callable[[str], None],
 ) -> ProactiveReclaimSettings | None:
     """Return a container's settings: the annotation is what it keeps, or `off`."""
-    stated = annotations.found.get(KEY)
-    if stated is None:
-        return settings
-    if stated.value == "off":
-        return None
+    expected = "bytes, as 512Mi, or off"
+    return changed_by_annotation(settings, annotations, KEY, _read, expected, refuse)
+
+
+def _read(
+    settings: ProactiveReclaimSettings, value: str
+) -> ProactiveReclaimSettings | None:
     try:
-        keep_bytes = bytes_of(stated.value)
+        keep_bytes = bytes_of(value)
     except ConfigError:
-        keep_bytes = -1
-    if 0 <= keep_bytes <= MOST_BYTES:
-        return settings._replace(keep_bytes=keep_bytes)
-    refuse(f"{stated.key}: {stated.value!r:.60}, expected bytes, as 512Mi, or off")
-    return settings
+        return None
+    kept = 0 <= keep_bytes <= MOST_BYTES
+    return settings._replace(keep_bytes=keep_bytes) if kept else None
 
 
 def memory_to_reclaim(

@@ -29,6 +29,10 @@ from nriplugin.engine.policies import (
     PolicyAnswer,
     RunTimePolicy,
 )
+from nriplugin.engine.policy_annotation import (
+    changed_by_annotation,
+    report_annotation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,15 +80,8 @@ class QuotaBurstState(NamedTuple):
 
 def decide_quota_burst(context: HandlerContext, settings: QuotaBurstSettings) -> None:
     """Report a mistake in the annotation; no value is set before the container runs."""
-    own = settings_of(
-        settings, context.annotations, lambda text: context.refuse(NAME, text)
-    )
-    if own is None:
-        stated = context.annotation(KEY)
-        key = "" if stated is None else stated.key
-        context.decision.leave(
-            f"{FILE} at run time", f"{NAME}: switched off by annotation {key}"
-        )
+    what = f"{FILE} at run time"
+    report_annotation(context, settings, settings_of, NAME, KEY, what)
 
 
 def settings_of(
@@ -93,20 +90,16 @@ def settings_of(
     refuse: Callable[[str], None],
 ) -> QuotaBurstSettings | None:
     """Return a container's settings: the annotation replaces `percent`, or is `off`."""
-    stated = annotations.found.get(KEY)
-    if stated is None:
-        return settings
-    if stated.value == "off":
+    expected = f"101% to {MOST_PERCENT}% or off"
+    return changed_by_annotation(settings, annotations, KEY, _read, expected, refuse)
+
+
+def _read(settings: QuotaBurstSettings, value: str) -> QuotaBurstSettings | None:
+    number = value.removesuffix("%")
+    if value == number or not number.isdecimal() or len(number) > 4:
         return None
-    number = stated.value.removesuffix("%")
-    if stated.value != number and number.isdecimal() and len(number) <= 4:
-        percent = int(number)
-        if 100 < percent <= MOST_PERCENT:
-            return settings._replace(percent=percent)
-    refuse(
-        f"{stated.key}: {stated.value!r:.60}, expected 101% to {MOST_PERCENT}% or off"
-    )
-    return settings
+    percent = int(number)
+    return settings._replace(percent=percent) if 100 < percent <= MOST_PERCENT else None
 
 
 def quota_to_hold(

@@ -19,6 +19,10 @@ from nriplugin.engine.decision import Level
 from nriplugin.engine.explicit import quota_and_period
 from nriplugin.engine.handler import Handler, Option
 from nriplugin.engine.policies import Measure, PolicyAction, PolicyAnswer, RunTimePolicy
+from nriplugin.engine.policy_annotation import (
+    changed_by_annotation,
+    report_annotation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,15 +58,8 @@ def decide_startup_boost(
     context: HandlerContext, settings: StartupBoostSettings
 ) -> None:
     """Report a mistake in the annotation; no value is set before the container runs."""
-    own = settings_of(
-        settings, context.annotations, lambda text: context.refuse(NAME, text)
-    )
-    if own is None:
-        stated = context.annotation(KEY)
-        key = "" if stated is None else stated.key
-        context.decision.leave(
-            f"{FILE} at run time", f"{NAME}: switched off by annotation {key}"
-        )
+    what = f"{FILE} at run time"
+    report_annotation(context, settings, settings_of, NAME, KEY, what)
 
 
 def settings_of(
@@ -72,16 +69,18 @@ def settings_of(
 ) -> StartupBoostSettings | None:
     """Return a container's settings: the annotation has a percentage, a time, or both.
 
-    With `off` there is no boost. A mistake leaves the settings as they are configured.
+    With `off` there is no boost.
     """
-    stated = annotations.found.get(KEY)
-    if stated is None:
-        return settings
-    if stated.value == "off":
-        return None
+    expected = (
+        f"101% to {MOST_PERCENT}% or {ALL_CPUS}, 1s to {MOST_SECONDS}s, both, or off"
+    )
+    return changed_by_annotation(settings, annotations, KEY, _read, expected, refuse)
+
+
+def _read(settings: StartupBoostSettings, value: str) -> StartupBoostSettings | None:
     percents: list[int | str] = []
     times: list[int] = []
-    words = stated.value.split()
+    words = value.split()
     for word in words:
         percent, seconds = _PERCENT.fullmatch(word), _SECONDS.fullmatch(word)
         if word == ALL_CPUS:
@@ -92,11 +91,7 @@ def settings_of(
             times.append(int(seconds[1]))
     known = len(percents) + len(times) == len(words)
     if not words or not known or len(percents) > 1 or len(times) > 1:
-        refuse(
-            f"{stated.key}: {stated.value!r:.60}, expected 101% to {MOST_PERCENT}% or "
-            f"{ALL_CPUS}, 1s to {MOST_SECONDS}s, both, or off"
-        )
-        return settings
+        return None
     return settings._replace(
         percent=percents[0] if percents else settings.percent,
         seconds=times[0] if times else settings.seconds,

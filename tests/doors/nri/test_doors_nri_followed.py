@@ -12,6 +12,7 @@ from nriplugin.cgroup.types.registry import Type
 ON = """
 quotaBurst: {enabled: true, percent: 150, periodSeconds: null, nodeCpuPercent: null}
 """
+BOOST = "startupBoost: {enabled: true, percent: 300, seconds: 60}"
 V1 = FACTS._replace(cgroup_version=1)
 
 
@@ -70,7 +71,7 @@ def test_an_existing_container_is_followed() -> None:
 
 
 def test_a_resize_gets_its_way() -> None:
-    """What was raised goes back before kubelet lowers the pod, then the new one counts.
+    """The new number counts, although nothing is decided about it.
 
     The kernel of this test refuses a quota of a pod below that of a container in it.
     """
@@ -80,7 +81,7 @@ def test_a_resize_gets_its_way() -> None:
     node.look()
     assert node.update(asking(quota_us=50_000)) is None
     node.background.work()
-    assert node.quotas() == (100_000, 100_000)
+    assert node.quotas() == (120_000, 120_000)  # the runtime is changing it
     node.set_quota(CONTAINER, 50_000)
     node.post_update()
     node.set_quota(POD, 50_000)
@@ -89,10 +90,35 @@ def test_a_resize_gets_its_way() -> None:
     assert node.quotas() == (60_000, 60_000)
 
 
-def test_without_a_policy_nothing_is_kept() -> None:
-    """Neither containers nor a journal."""
+def test_a_resize_has_the_rest_of_the_pod_go_back() -> None:
+    """Before kubelet lowers the pod, which the kernel would refuse otherwise."""
+    side = f"{POD}/{'fedcba9876543210' * 4}"
+    node = V1Node(BOOST)
+    node.synchronize([])
+    node.kernel.add(side)
+    other = container_at(side, 2)
+    node.set_quota(POD, 200_000)
+    node.set_quota(side, 100_000)
+    for one in (container_at(), other):
+        node.create(one)
+        node.start(one)
+    node.background.work()
+    assert node.quotas() == (600_000, 300_000)
+    node.update(asking(quota_us=50_000))
+    node.background.work()
+    assert node.kernel.tree.get(Type.CPU_QUOTA, side) == 100_000
+    node.set_quota(CONTAINER, 50_000)
+    node.post_update()
+    node.set_quota(POD, 150_000)
+    node.look()
+    assert node.quotas() == (350_000, 50_000)
+    assert node.kernel.tree.get(Type.CPU_QUOTA, side) == 300_000  # it was not resized
+
+
+def test_without_a_policy_no_new_container_is_kept() -> None:
+    """And no journal is opened."""
     node = V1Node("{}")
-    node.synchronize([container_at()])
+    node.synchronize([])
     node.create()
     assert len(node.plugin.lifecycle.inventory) == 0
     assert node.opened == 0
