@@ -125,7 +125,7 @@ def test_a_recipe_is_valid_and_warns_of_nothing(path: Path) -> None:
     assert "warning" not in run(f"nriplugin config check {path.relative_to(TOP)}")
 
 
-@pytest.mark.parametrize(("config", "pods"), CLAIMED, ids="-".join)
+@pytest.mark.parametrize(("config", "pods"), CLAIMED, ids=str)
 def test_a_recipe_gives_what_it_claims(config: str, pods: str) -> None:
     """The values of `explain` are those that were worked out by hand."""
     said = json.loads(
@@ -228,6 +228,8 @@ def test_kubectl_knows_its_commands(command: Command) -> None:
         ["kubectl", *verb, "--help"], capture_output=True, text=True, check=False
     )
     assert helped.returncode == 0, helped.stderr
+    # The help of an unknown verb is that of what is above it.
+    assert f"kubectl {' '.join(verb)}" in helped.stdout, command
     for word in words[1:]:
         if word.startswith("-"):
             assert re.search(rf"(^|\s){word}[,=\s]", helped.stdout), word
