@@ -1,0 +1,1 @@
+"""The documents: their commands, the output that they show, and their site."""
