@@ -31,7 +31,7 @@ def test_the_document_is_what_the_reader_wants() -> None:
         "hook": {
             "path": PROGRAM,
             "args": ["nriplugin", "hook", "--config", "/etc/x.yaml"],
-            "timeout": 30,
+            "timeout": 60,
         },
         "when": {"always": True},
         "stages": ["createRuntime"],
