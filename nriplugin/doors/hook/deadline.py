@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# About two hundred times what one container takes on a real node. On an emulated node of
-# a busy machine, half of this was not enough.
+# About two hundred times what one container takes on a real node. On an emulated node
+# of a busy machine, half of this was not enough.
 SECONDS = 20.0
 # The timeout that hooks.d tells the runtime. It is longer than SECONDS, so that the
 # hook gives up by itself even on a machine where Python takes seconds to start.
