@@ -135,9 +135,9 @@ def main(what: str) -> None:
                 "code": restored.returncode,
                 "actions": {
                     found["path"].rpartition("/")[2]: [found["action"], found["reason"]]
-                    for found in json.loads(restored.stdout)
+                    for found in json.loads(restored.stdout)["files"]
                 },
-                "again": json.loads(again.stdout),
+                "again": json.loads(again.stdout)["files"],
                 "shared": during[str(branch.directory("pod", "pids") / "pids.max")],
             }
         )

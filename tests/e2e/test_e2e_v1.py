@@ -61,8 +61,8 @@ def held(node: Machine, cgroup: str, file: str = BURST) -> str:
 
 def restored(node: Machine, state: str) -> set[str]:
     """Put all values back; return what was done about the files."""
-    findings = json.loads(node.check("nriplugin", "restore", "--json", *STATE, state))
-    return {finding["action"] for finding in findings}
+    found = json.loads(node.check("nriplugin", "restore", "--json", *STATE, state))
+    return {finding["action"] for finding in found["files"]}
 
 
 STATE = ("--state-dir",)
