@@ -80,12 +80,6 @@ def policies_on(settings: Settings) -> tuple[str, ...]:
     )
 
 
-def all_policies_on(config: EngineConfig) -> tuple[str, ...]:
-    """Return the policies that are on for some containers, in the table's order."""
-    every = (config.base, *(rule.settings for rule in config.rules))
-    return tuple(dict.fromkeys(name for one in every for name in policies_on(one)))
-
-
 def all_needs(config: EngineConfig) -> frozenset[Measure]:
     """Return what the policies need that are on for some containers."""
     every = (config.base, *(rule.settings for rule in config.rules))
