@@ -38,12 +38,13 @@ CONTAINERS = 100
 WARM_UP = 300
 SYNC_SIZES = (2000, 8000)
 PRESENT = (10, 1000, 10_000)
-WIDTHS = (31, 19)  # of the first column and of the others
+PRESENT_FIGURES = ("p50_us", "p99_us", "rss_after_mb")
+WIDTHS = (31, 24)  # of the first column and of the others
 TITLES = {
     "request": f"CreateContainer, {REQUEST_BYTES} bytes, {CONTAINERS} containers",
     "share": "share of Go's and of the floor's (medians over the turns), and size",
     "synchronize": "Synchronize, by number of containers",
-    "present": "nriplugin's CreateContainer, by number of containers present",
+    "present": "CreateContainer, by number of containers present",
     "start": "from exec",
 }
 
@@ -210,8 +211,16 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
         for count in PRESENT:
             say(f"requests with {count} containers present")
             bench.containers(count)
-            figures = [bench.turn("nriplugin", args.requests) for _ in range(3)]
-            result["present"][str(count)] = medians(figures)
+            both: dict[str, list[Figures]] = {"nriplugin": [], "go": []}
+            for _ in range(min(3, args.turns)):
+                for name, figures in both.items():
+                    figures.append(bench.turn(name, args.requests))
+            result["present"][str(count)] = {
+                f"{name}_{figure}": value
+                for name, figures in both.items()
+                for figure, value in medians(figures).items()
+                if figure in PRESENT_FIGURES
+            }
     say("python -c pass")
     bare = []
     for _ in range(10):

@@ -177,6 +177,18 @@ PROGRAMS = {
             packages={"helm": "helm.sh/helm/v4/cmd/helm"},
             version="helm.sh/helm/v4/internal/version.version=v4.3.1",
         ),
+        # Koordinator's proxy between kubelet and runtime, for hack/bench. Its own
+        # module's `replace` block is repeated in programs/koord-runtime-proxy.
+        Program(
+            name="koord-runtime-proxy",
+            module="koord-runtime-proxy",
+            about="about five minutes",
+            packages={
+                "koord-runtime-proxy": (
+                    "github.com/koordinator-sh/koordinator/cmd/koord-runtime-proxy"
+                )
+            },
+        ),
         Program(
             name="kubeconform",
             module="kubeconform",

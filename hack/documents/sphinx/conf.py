@@ -61,7 +61,7 @@ CHAPTERS = {
     ),
     "What to rely on": (
         *("docs/support", "docs/security", "docs/kubernetes", "docs/conformance"),
-        *("docs/conversion",),
+        *("docs/conversion", "docs/benchmarks"),
     ),
     "Build on it": (
         *("docs/sdk", "docs/protocol", "docs/architecture", "CONTRIBUTING"),

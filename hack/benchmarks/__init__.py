@@ -1,0 +1,1 @@
+"""Runs the benches and writes docs/benchmarks.md, for `hack/bench all`."""
