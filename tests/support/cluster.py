@@ -66,10 +66,10 @@ class Cluster:
         return json.loads(self.kubectl("get", *args, "-o", "json"))
 
     def pods(self) -> dict[str, Any]:
-        """Return the pods by their label `app`."""
+        """Return the tests' own pods by their label `app`, which no other pod has."""
         return {
             pod["metadata"]["labels"]["app"]: pod
-            for pod in self.get("pods")["items"]
+            for pod in self.get("pods", "-l", "app")["items"]
             if "deletionTimestamp" not in pod["metadata"]
         }
 
