@@ -38,6 +38,18 @@ def test_what_stays_behind_is_said_where_it_is_put_back() -> None:
         assert "#removing-it" in path.read_text()
 
 
+def test_no_package_of_ours_is_taken_from_an_index() -> None:
+    """None is published: pip gets a checkout or a file, never our name alone."""
+    for path in (
+        *DOCUMENTS,
+        *TOP.glob("deploy/*.service"),
+        *TOP.glob("nriplugin/**/*.py"),
+    ):
+        for words in re.findall(r"\bpip\d? install ([^\n`]*)", path.read_text()):
+            ours = re.findall(r"(?<![\w./-])nriplugin(?![\w*./-])[^ ]*", words)
+            assert ours == [], f"{path.relative_to(TOP)}: pip install {words}"
+
+
 def test_the_readme_leads_to_every_document() -> None:
     """A document that nothing leads to is not read."""
     readme = (TOP / "README.md").read_text()

@@ -115,10 +115,11 @@ def test_the_guide_works_to_the_letter(
     guide = GUIDE.read_text()
     home = tmp_path / "empty"
     home.mkdir()
-    environ = offline(wheel.parent, packages)
+    environ = offline(packages)
     # Nothing of this checkout or its environment may help.
     for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTEST_ADDOPTS"):
         environ.pop(name, None)
+    environ["NRIPLUGIN"] = str(wheel)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script(guide)],
         cwd=home,

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from nriplugin.daemon.doctor.finding import CheckFinding
     from nriplugin.daemon.doctor.host import ExaminedHost
 
-INSTALL_GRPC = "Install grpcio: pip install 'nriplugin[grpc]'."
+INSTALL_GRPC = (
+    "Install it where nriplugin is: "
+    "pip install grpcio grpcio-health-checking grpcio-reflection."
+)
 
 
 def check(host: ExaminedHost) -> Iterator[CheckFinding]:

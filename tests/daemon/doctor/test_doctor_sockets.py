@@ -161,7 +161,7 @@ def test_without_grpcio_only_listening_is_seen(
             level, text, advice = host.one(check, name)
             assert level == "note"
             assert "grpcio" in text
-            assert "pip install 'nriplugin[grpc]'" in advice
+            assert "pip install grpcio grpcio-health-checking" in advice
 
 
 def test_the_control_socket_may_be_left_out(host: FakeHost) -> None:
