@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import zipfile
@@ -31,6 +32,8 @@ EXTRAS = "[cri,grpc,metrics]"
 # What pip calls the processors, by Debian's names, and the newest glibc of a wheel.
 PROCESSORS = {"amd64": "x86_64", "arm64": "aarch64"}
 GLIBC = 41
+# The manual pages of a wheel. The image has no program that shows them.
+MANUAL = re.compile(r"[^/]+\.data/data/share/man/")
 # Wheels are zip files, which know no time before 1980.
 ZIP_BEGINS = 315_532_800
 PIP = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
@@ -103,10 +106,10 @@ def unpack(wheels: Iterable[Path], tree: Path) -> list[Wheel]:
     unpacked = []
     for file in wheels:
         with zipfile.ZipFile(file) as archive:
-            names = archive.namelist()
+            names = [name for name in archive.namelist() if not MANUAL.match(name)]
             if any(name.split("/")[0].endswith(".data") for name in names):
                 raise NodeError(f"{file.name}: has files outside of site-packages")
-            archive.extractall(packages)
+            archive.extractall(packages, names)
         (metadata,) = [each for each in names if each.endswith(".dist-info/METADATA")]
         unpacked.append(_wheel(file, (packages / metadata).read_text()))
     (home / "bin").mkdir()

@@ -7,9 +7,11 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,9 @@ from images.debian import Package
 from images.libraries import missing_libraries, needed
 from images.main import CONFIG
 from images.sbom import spdx
-from images.wheels import LOCK, PROCESSORS, Wheel
+from images.wheels import LOCK, PROCESSORS, Wheel, unpack
+from nodes.shell import NodeError
+from support.needs import need
 
 TOP = Path(__file__).parents[2]
 IMAGE = TOP / "deploy/image"
@@ -149,6 +153,107 @@ def document() -> Any:
         packages=[package],
         wheels=[wheel],
     )
+
+
+def wheel_of(file: Path, *names: str) -> Path:
+    """Make a wheel of a package, with further files."""
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/__init__.py", "")
+        archive.writestr("a-1.dist-info/METADATA", "Name: a\nVersion: 1\n\n")
+        for name in names:
+            archive.writestr(name, "text")
+    return file
+
+
+def test_manual_pages_are_left_out(tmp_path: Path) -> None:
+    """The image has no `man`; the rest of the wheel is where Python finds it."""
+    wheel = wheel_of(tmp_path / "a.whl", "a-1.data/data/share/man/man1/a.1")
+    (told,) = unpack([wheel], tmp_path / "tree")
+    assert (told.name, told.version) == ("a", "1")
+    packages = next(tmp_path.glob("tree/opt/nriplugin/lib/python*/site-packages"))
+    assert sorted(one.name for one in packages.iterdir()) == ["a", "a-1.dist-info"]
+
+
+def test_other_data_of_a_wheel_is_refused(tmp_path: Path) -> None:
+    """A wheel is only unpacked, so what pip would put elsewhere would be missing."""
+    wheel = wheel_of(tmp_path / "a.whl", "a-1.data/scripts/a")
+    with pytest.raises(NodeError, match="has files outside of site-packages"):
+        unpack([wheel], tmp_path / "tree")
+
+
+def built_image(version: str, directory: Path) -> Path:
+    """Run hack/image on this checkout."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        need("image", "apt-get and dpkg-deb are not installed")
+    done = subprocess.run(
+        [TOP / "hack/image", "--output", directory, "--name", f"a/nriplugin:{version}"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    [file] = directory.glob("*.oci.tar")
+    return file
+
+
+def files_of(archive: Path, tree: Path) -> None:
+    """Put the files of an image's layers into a directory."""
+    with tarfile.open(archive) as tar:
+
+        def blob(described: Any) -> bytes:
+            name = described["digest"].replace(":", "/")
+            reader = tar.extractfile(f"blobs/{name}")
+            assert reader is not None
+            return reader.read()
+
+        index = tar.extractfile("index.json")
+        assert index is not None
+        manifest = json.loads(blob(json.loads(index.read())["manifests"][0]))
+        for each in manifest["layers"]:
+            subprocess.run(["tar", "-xz", "-C", tree], input=blob(each), check=True)
+
+
+@pytest.mark.timeout(1800)
+def test_the_image_is_built_twice_the_same_and_runs(tmp_path: Path) -> None:
+    """nriplugin starts with the image's files alone; the SBOM lists its wheels."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    archive = built_image("1", first)
+    again = built_image("1", second)
+    assert archive.read_bytes() == again.read_bytes()
+    [said] = first.glob("*.spdx.json")
+    assert said.read_bytes() == (second / said.name).read_bytes()
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    files_of(archive, tree)
+    listed = {one["name"] for one in json.loads(said.read_text())["packages"]}
+    installed = {
+        path.name.partition("-")[0].replace("_", "-")
+        for path in tree.glob("opt/nriplugin/lib/python*/site-packages/*.dist-info")
+    }
+    assert {"nriplugin", "protobuf", "grpcio", "msgspec"} <= installed
+    assert {one.lower() for one in installed} <= {
+        one.lower().replace("_", "-") for one in listed
+    }
+    if os.geteuid() != 0:
+        need("root", "chroot is for root")
+    # The environment is the image's, in which there is no chroot.
+    chroot = shutil.which("chroot") or "/usr/sbin/chroot"
+    inside = [chroot, str(tree), *CONFIG["Entrypoint"]]
+    for words, told in (
+        (("version",), "(upb)"),
+        (("demo",), "cpu.max.burst"),
+        (("run", "--help"), "--metrics-per-pod"),
+    ):
+        done = subprocess.run(
+            [*inside, *words],
+            env=dict(one.split("=", 1) for one in CONFIG["Env"]),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert told in done.stdout
 
 
 def test_the_sbom_has_what_spdx_asks_for() -> None:
