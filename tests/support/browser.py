@@ -24,7 +24,7 @@ HEIGHT = 900
 LEAST_LETTERS = 9
 
 MEASURE = """
-addEventListener("load", () => {
+addEventListener("load", async () => {
   const found = {overlaps: [], outside: [], small: [], texts: 0, missing: []};
   const box = element => element.getBoundingClientRect();
   const shown = element => element.textContent.trim().slice(0, 60);
@@ -52,8 +52,10 @@ addEventListener("load", () => {
           found.overlaps.push([shown(texts[i]), shown(texts[j])]);
       }
   }
-  for (const image of document.images)
-    if (!image.complete || !image.naturalWidth) found.missing.push(image.src);
+  for (const image of document.images) {
+    image.loading = "eager";  // also what is far below the window
+    await image.decode().catch(() => found.missing.push(image.src));
+  }
   const top = document.documentElement;
   found.sideways = Math.max(0, top.scrollWidth - top.clientWidth);
   const told = document.createElement("pre");
