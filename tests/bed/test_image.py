@@ -192,6 +192,9 @@ def built_image(version: str, directory: Path) -> Path:
         env={**os.environ, "SOURCE_DATE_EPOCH": str(EPOCH)},
         check=False,
     )
+    said = [line for line in done.stderr.splitlines() if line.startswith("image: ")]
+    if done.returncode and "downloading" in said[-2]:
+        need("packages", done.stderr.splitlines()[-1])
     assert done.returncode == 0, done.stderr
     [file] = directory.glob("*.oci.tar")
     return file
