@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.bed import on_nodes
-from support.plugins import PATIENCE_S, running
+from support.looking import PATIENCE_S
+from support.plugins import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.plugins import PATIENCE_S
+from support.looking import PATIENCE_S
 
 from nriplugin.cgroup.locate.identify import CgroupIdentity, parse_process_cgroups
 from nriplugin.cgroup.locate.paths import Driver, RuntimeName

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.bed import on_nodes
 from support.guestcases import HERE, IN_GUEST, PYTHON
-from support.plugins import CRI, PATIENCE_S, PROXY, RUNTIME
+from support.looking import PATIENCE_S
+from support.plugins import CRI, PROXY, RUNTIME
 
 if TYPE_CHECKING:
     from nodes.machine import Machine
