@@ -69,6 +69,14 @@ CALLS = re.compile(
     r'^kubelet_runtime_operations_total\{operation_type="update_container"\} (\d+)',
     re.M,
 )
+# How often kubelet has gone through a pod, to do what is to be done.
+LOOKS = re.compile(
+    r'^kubelet_pod_worker_duration_seconds_count\{operation_type="(?:sync|update)"\} '
+    r"(\d+)",
+    re.M,
+)
+# How often kubelet is to look at all pods when everything is done.
+LOOKS_AT_THE_END = 3
 # How often kubelet calls the runtime in all steps: once for each of CPU and memory that
 # changes, but not for the request of a whole pod alone.
 CALLS_OF_CONTAINER, CALLS_OF_POD = 9, 8
@@ -134,10 +142,14 @@ def patch_of(name: str, step: Step) -> dict[str, Any]:
 
 
 class Seen(NamedTuple):
-    """The cgroups after each step, and how often kubelet called the runtime."""
+    """The cgroups after each step, and how often kubelet called the runtime.
+
+    `later` counts what it has called since, with every look at the pods.
+    """
 
     levels: dict[str, dict[str, Levels]]
     calls: int
+    later: int
 
 
 class Resizes:
@@ -203,6 +215,19 @@ class Resizes:
         found = CALLS.search(self.cluster.machine.kubelet("metrics"))
         return int(found[1]) if found else 0
 
+    def looks(self) -> int:
+        """Return how often kubelet has looked at any pod."""
+        found = LOOKS.findall(self.cluster.machine.kubelet("metrics"))
+        return sum(map(int, found))
+
+    def have_kubelet_look(self) -> None:
+        """Have kubelet look at all pods, because an annotation has changed."""
+        before = self.looks()
+        self.cluster.kubectl(
+            *("annotate", "pods", "--all", "--overwrite", f"look={before}")
+        )
+        wait_for(self.looks, lambda now: now >= before + len(self._names))
+
     def allocated(self) -> dict[str, Any]:
         """Return the resources that kubelet has on record as allocated, by pod."""
         text = self.cluster.machine.read([ALLOCATED])[ALLOCATED] or ""
@@ -247,7 +272,14 @@ def through_all(resizes: Resizes, *, check: bool) -> Seen:
     for step in STEPS:
         resizes.take(step)
         levels[step.name] = as_expected(resizes) if check else resizes.levels()
-    return Seen(levels, resizes.calls() - calls)
+    # What kubelet does once more, it does now.
+    resizes.have_kubelet_look()
+    done = resizes.calls()
+    for _ in range(LOOKS_AT_THE_END):
+        resizes.have_kubelet_look()
+    later = resizes.calls() - done
+    assert all(map(is_settled, resizes.pods().values()))
+    return Seen(levels, done - calls, later)
 
 
 def as_expected(resizes: Resizes) -> dict[str, Levels]:
@@ -345,6 +377,7 @@ def test_kubelet_does_not_try_again(seen: dict[bool, Seen]) -> None:
     kubelet may call once more if it looks at a container before the runtime has
     answered. A kubelet that is never content calls with every look at a pod.
     """
+    assert (seen[False].later, seen[True].later) == (0, 0)
     without = CALLS_OF_CONTAINER + CALLS_OF_POD
     assert without <= seen[False].calls <= without + len(CONTROL)
     with_plugin = CALLS_OF_CONTAINER * len(ANNOTATIONS) + CALLS_OF_POD
