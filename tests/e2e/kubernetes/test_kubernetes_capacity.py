@@ -72,7 +72,7 @@ def workloads(node: str) -> list[dict[str, Any]]:
     )
     mixed = spec(
         node,
-        container("app", resources(limits=cpu_memory("50m", "32Mi"))),
+        container("app", resources(limits=cpu_memory("100m", "64Mi"))),
         init=[container("fetch", command=["true"])],
     )
     return [
