@@ -358,16 +358,19 @@ def test_128_mebibytes_are_134217728(
     given = resources(cpu_memory("10m", "128Mi"), cpu_memory("1", "256Mi"))
     with running(node, "--config", CONFIG_FILE):
         cluster.apply(pod("exact", spec(cluster.node, container("app", given))))
-        (made,) = cluster.all_levels(list(cluster.running("exact").values()))
-        assert made.containers["app"]["memory.low"] == "134217728"
+        (made,) = cluster.running("exact").values()
+
+        def becomes(wanted: str) -> None:
+            held = keep_looking(
+                lambda: cluster.levels(made).containers["app"]["memory.low"],
+                lambda low: low == wanted,
+            )
+            assert held == wanted
+
+        becomes("134217728")
         less = resources(cpu_memory("10m", "96Mi"), cpu_memory("1", "256Mi"))
-        patch = {"containers": [{"name": "app", "resources": less}]}
-        resized = cluster.resize("exact", patch)
-        held = keep_looking(
-            lambda: cluster.levels(resized).containers["app"]["memory.low"],
-            lambda low: low == str(96 << 20),
-        )
-        assert held == str(96 << 20)
+        cluster.resize("exact", {"containers": [{"name": "app", "resources": less}]})
+        becomes(str(96 << 20))
 
 
 @each_node
