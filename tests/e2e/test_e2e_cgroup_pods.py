@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from support.kubelet import Container, Kubelet
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.parametrize("node", ["containerd-2", "v1", "systemd"], indirect=True),
 ]
 

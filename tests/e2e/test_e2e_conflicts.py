@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Kubelet
 
-pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(600)]
+pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(1800)]
 
 LOG = "/var/log/policy.log"
 # The plugin itself logs nothing when it is registered.

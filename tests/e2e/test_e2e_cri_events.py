@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Kubelet
 
-pytestmark = [on_nodes("containerd-2"), pytest.mark.timeout(900)]
+pytestmark = [on_nodes("containerd-2"), pytest.mark.timeout(1800)]
 
 LOG = "/tmp/events.log"
 EVENTS = "/tmp/events.json"

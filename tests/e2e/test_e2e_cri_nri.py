@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from support.kubelet import Container, Kubelet
 
 # The runtimes of both are from before the quadratic curve.
-pytestmark = [on_nodes("containerd-1.6", "containerd-1.7"), pytest.mark.timeout(900)]
+pytestmark = [on_nodes("containerd-1.6", "containerd-1.7"), pytest.mark.timeout(1800)]
 
 CONFIG_FILE = "/etc/nriplugin-doors.yaml"
 CONFIG = """

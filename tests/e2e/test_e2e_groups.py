@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Kubelet
 
-pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(900)]
+pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(1800)]
 
 MIB = 1 << 20
 CONFIG_FILE, GROUPS_FILE = "/etc/nriplugin-groups.yaml", "/etc/podgroups.yaml"

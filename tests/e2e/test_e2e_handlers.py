@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 # containerd-2 has nothing that both its successor and its predecessor lack.
 NODES = ("containerd-2.4", "containerd-1.7", "containerd-1.6", "crio", "systemd")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 each_node = on_nodes("containerd-2.4", "systemd")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Line = dict[str, Any]
 
-pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(600)]
+pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(1800)]
 
 EARLY, OURS, LATE = "01", "50", "99"
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Kubelet
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 MIB = 1 << 20
 HIGH = 160 * MIB
 CONFIG_FILE = "/tmp/reclaim.yaml"

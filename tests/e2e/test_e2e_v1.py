@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     on_nodes("v1"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 
 
