@@ -42,6 +42,9 @@ cpuQoS: {enabled: true}
 memoryQoSLevel: {enabled: true}
 unifiedAnnotations: {enabled: true, allowed: [pids.max]}
 """
+# Longer than the test takes, so that only the resize ends it.
+BOOST_FILE = "/etc/nriplugin-boost.yaml"
+BOOST = "startupBoost: {enabled: true, percent: 300, seconds: 3000}"
 OFF = {"memory-qos.cgroup2.nri.io": "off"}
 IDLE = "idle"
 # A pod without handlers, one with those that go together, and one that is idle.
@@ -371,6 +374,36 @@ def test_128_mebibytes_are_134217728(
         less = resources(cpu_memory("10m", "96Mi"), cpu_memory("1", "256Mi"))
         cluster.resize("exact", {"containers": [{"name": "app", "resources": less}]})
         becomes(str(96 << 20))
+
+
+@each_node
+def test_a_resize_ends_a_boost(
+    node: Machine, seen: dict[bool, Seen], cluster: Cluster
+) -> None:
+    """kubelet resizes a container and a pod whose quotas the plugin has raised.
+
+    Both then have what kubelet asks for: the plugin puts back no value of before.
+    """
+    node.write(BOOST_FILE, BOOST)
+
+    def becomes(quota: str) -> None:
+        def look() -> tuple[str, str]:
+            levels = cluster.levels(made)
+            return levels.pod["cpu.max"], levels.containers["app"]["cpu.max"]
+
+        wanted = quota, quota
+        assert keep_looking(look, lambda held: held == wanted) == wanted
+
+    given = resources(cpu_memory("10m", "64Mi"), cpu_memory("1", "128Mi"))
+    with running(node, "--config", BOOST_FILE):
+        cluster.apply(pod("boosted", spec(cluster.node, container("app", given))))
+        (made,) = cluster.running("boosted").values()
+        becomes("300000 100000")
+        more = resources(cpu_memory("10m", "64Mi"), cpu_memory("1500m", "128Mi"))
+        cluster.resize("boosted", {"containers": [{"name": "app", "resources": more}]})
+        becomes("150000 100000")
+    # The end of the plugin puts nothing back either.
+    becomes("150000 100000")
 
 
 @each_node
