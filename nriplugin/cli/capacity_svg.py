@@ -19,13 +19,22 @@ if TYPE_CHECKING:
 
     from nriplugin.kube.level_tree import CapacityReport, CgroupLevel
 
-WIDTH = 1200
-LEFT, RIGHT = 110, 20
+# Not wider than a page of a document, so that its letters are not made smaller there.
+WIDTH = 880
+LEFT, RIGHT = 118, 20
 ROW, GAP, TOP = 36, 6, 62
 # Limits are drawn up to so many times the capacity; what is beyond is cut off.
 MOST_SCALES = 2.0
 # The width of a character of the labels, and the narrowest box that has one.
-CHARACTER, LEAST_LABEL = 7.3, 42
+CHARACTER, LEAST_LABEL = 7.9, 42
+
+# From one line of text to the next.
+LINE = 18
+_LEGEND = (
+    "Widths of the first four rows are requests, those of the last row limits.",
+    "Hatched: reserved for the system, kubelet and eviction.",
+    "Green: Guaranteed, blue: Burstable, red: overcommitted.",
+)
 
 _COLOURS = {
     "Guaranteed": "#b7dfb9",
@@ -36,7 +45,7 @@ _COLOURS = {
     "reserved": "url(#reserved)",
 }
 _STYLE = (
-    "text{font-family:sans-serif;font-size:12px;fill:#1a1a1a}"
+    "text{font-family:sans-serif;font-size:13px;fill:#1a1a1a}"
     ".title{font-size:15px;font-weight:bold}.faint{fill:#555}"
     ".over{fill:#a40000;font-weight:bold}"
     "rect{stroke:#5b6770;stroke-width:0.6}.veil{fill:#d33;fill-opacity:0.25;stroke:none}"
@@ -71,13 +80,10 @@ def capacity_svg(report: CapacityReport) -> str:
             panel = _Panel(report, name, y)
             parts += panel.parts()
             y += panel.height
-    legend = (
-        "Widths of the first four rows are requests, those of the last row limits. "
-        "Hatched: reserved for the system, kubelet and eviction. "
-        "Green: Guaranteed, blue: Burstable, red: overcommitted."
-    )
-    parts.append(_text(20, y + 14, legend, "faint"))
-    height = y + 30
+    for line in _LEGEND:
+        parts.append(_text(20, y + 14, line, "faint"))
+        y += LINE
+    height = y + 30 - LINE
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         f'viewBox="0 0 {WIDTH} {height}"><style>{_STYLE}</style>'
@@ -99,7 +105,7 @@ class _Panel:
         self._limits = report.limits.get(name, 0)
         largest = max(self._capacity, report.requests.get(name, 0), self._limits)
         self._end = min(largest, int(self._capacity * MOST_SCALES))
-        self.height = TOP + 5 * (ROW + GAP) + 34
+        self.height = TOP + 5 * (ROW + GAP) + 2 * LINE + 16
 
     def parts(self) -> Iterator[str]:
         """Yield the elements of the panel."""
@@ -263,11 +269,11 @@ class _Panel:
         y = self._y + TOP + 5 * (ROW + GAP) + 14
         # The boxes of reservations are often too narrow for a label.
         reserved = [f"{label} {self._short(one)}" for label, one in self._reserved()]
-        if reserved:
-            text = f"reserved: {', '.join(reserved)}"
-            yield _text(WIDTH - RIGHT, y, text, "faint", "end")
         if notes:
             yield _text(LEFT, y, "; ".join(notes), "over" if over > 0 else "faint")
+            y += LINE
+        if reserved:
+            yield _text(LEFT, y, f"reserved: {', '.join(reserved)}", "faint")
 
     def _x(self, amount: int) -> float:
         room = WIDTH - LEFT - RIGHT

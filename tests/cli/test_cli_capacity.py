@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -23,9 +24,13 @@ from support.control_daemon import ControlDaemon
 from support.terminals import COLOUR, on_terminal
 
 from nriplugin.api import control_pb2 as control
+from nriplugin.cli.capacity_svg import WIDTH
 from nriplugin.cli.main import main
 
 Captured = pytest.CaptureFixture[str]
+
+# How wide letters of 13 pixels are on average, in a font with wide letters.
+LETTER = 7.2
 
 UID = "00000000-0000-4000-8000-{:012x}"
 WEB = f"/kubepods/burstable/pod{UID.format(2)}"
@@ -357,6 +362,28 @@ def test_settings_of_this_nodes_kubelet_are_found(
     found = json.loads(capsys.readouterr().out)
     assert found["reserved"]["kube"] == {"memory": "1Gi"}
     assert any(str(file) in source for source in found["sources"])
+
+
+def test_no_text_of_the_drawing_is_over_another(tmp_path: Path) -> None:
+    """Each has its own room, also where letters are wide, and stays in the drawing."""
+    drawing = tmp_path / "capacity.svg"
+    files = [f"--{name}={SAMPLES / name}.yaml" for name in ("node", "pods")]
+    files.append(f"--kubelet-config={SAMPLES / 'kubelet.yaml'}")
+    assert main(["capacity", *files, "--svg", str(drawing)]) == 0
+    picture = ElementTree.fromstring(drawing.read_text())  # noqa: S314 # our own
+    boxes = []
+    for one in picture.iter("{http://www.w3.org/2000/svg}text"):
+        text, x, y = one.text or "", float(one.get("x", "")), float(one.get("y", ""))
+        wide = len(text) * (9.5 if one.get("class") == "title" else LETTER)
+        left = x - (wide if one.get("text-anchor") == "end" else 0)
+        boxes.append((left, left + wide, y, text))
+    assert len(boxes) > 20
+    for left, right, _, text in boxes:
+        assert left >= 0, text
+        assert right <= WIDTH, text
+    for one, other in itertools.combinations(boxes, 2):
+        apart = one[1] <= other[0] or other[1] <= one[0] or abs(one[2] - other[2]) >= 13
+        assert apart, (one, other)
 
 
 def test_the_documentation_shows_what_the_command_prints(
