@@ -297,7 +297,7 @@ def test_every_label_of_the_convention_is_there(values: Path) -> None:
     for one in rendered({}, values).objects:
         labels = one["metadata"]["labels"]
         assert labels["helm.sh/chart"] == f"nriplugin-{__version__}"
-        names = ("name", "instance", "version", "part-of", "managed-by")
+        names = ("name", "instance", "version", "component", "part-of", "managed-by")
         assert {f"app.kubernetes.io/{name}" for name in names} <= set(labels)
 
 
