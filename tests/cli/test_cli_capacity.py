@@ -381,9 +381,9 @@ def test_no_text_of_the_drawing_is_over_another(tmp_path: Path) -> None:
     for left, right, _, text in boxes:
         assert left >= 0, text
         assert right <= WIDTH, text
-    for one, other in itertools.combinations(boxes, 2):
-        apart = one[1] <= other[0] or other[1] <= one[0] or abs(one[2] - other[2]) >= 13
-        assert apart, (one, other)
+    for above, below in itertools.combinations(boxes, 2):
+        beside = above[1] <= below[0] or below[1] <= above[0]
+        assert beside or abs(above[2] - below[2]) >= 13, (above, below)
 
 
 def test_the_documentation_shows_what_the_command_prints(
