@@ -16,6 +16,7 @@ from nriplugin.convert.curves import MIN_SHARES
 from nriplugin.kube.capacity import PIDS
 from nriplugin.kube.cgroup_values import CgroupValues
 from nriplugin.kube.kubelet import milli_cpu_to_shares
+from nriplugin.kube.kubelet_values import QOS_RESERVED
 from nriplugin.kube.memory_reservation import burstable_files, kubepods_files
 from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.pod_sums import memory_bytes, milli_cpu, pod_limits, pod_requests
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from nriplugin.kube.capacity import NodeCapacity
     from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
     from nriplugin.kube.manifests import ManifestPod
-
-# The feature gate without which the kubelet does not look at qosReserved.
-QOS_RESERVED = "QOSReserved"
 
 
 class CapacityLevel(StrEnum):

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nriplugin.kube.kubelet_config import KubeletSettings, KubeletValue
 
 DEFAULT = "default"
-MEMORY_QOS = "MemoryQoS"
-QOS_RESERVED = "QOSReserved"
 GATES = "featureGates"
 EVICTION = "evictionHard"
 SWAP = "memorySwap"
@@ -180,12 +178,12 @@ class _Merge:
         # A drop-in may have removed the thresholds; the defaults do not come back then.
         attributes["eviction_hard"] = self.found.get(EVICTION, {})
         gates = self.found.get(GATES, {})
-        attributes["memory_qos"] = gates.get(MEMORY_QOS, True)
+        attributes["memory_qos"] = gates.get(values.MEMORY_QOS, True)
         attributes["cgroup_root"] = self.found.get("cgroupRoot") or "/"
         if behavior := self.found.get(SWAP, {}).get(BEHAVIOR):
             attributes["swap_behavior"] = behavior
         self.problems += contradictions(self.found, self.places)
-        if not gates.get(QOS_RESERVED, False):
+        if not gates.get(values.QOS_RESERVED, False):
             attributes.pop("qos_reserved", None)
         self._reserve_cpus(attributes)
         return MergedKubeletSettings(
