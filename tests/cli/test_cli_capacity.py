@@ -113,6 +113,18 @@ def test_the_drawing_is_svg_with_every_pod(tmp_path: Path, capsys: Captured) -> 
     assert {"shop/web-0 350m", "data/db-0 2", "kube 500m"} <= set(texts)
 
 
+def test_huge_pages_are_drawn_as_reserved(tmp_path: Path) -> None:
+    """The memory of a node is allocatable, reserved, or in huge pages."""
+    file, drawing = tmp_path / "node.yaml", tmp_path / "capacity.svg"
+    amounts = "cpu: 8, memory: 32Gi, hugepages-1Gi: 4Gi"
+    file.write_text(f"{{kind: Node, status: {{capacity: {{{amounts}}}}}}}")
+    command = ["capacity", "--node", str(file), "--pods", PODS]
+    assert main([*command, "--svg", str(drawing)]) == 0
+    root = ElementTree.parse(drawing).getroot()  # noqa: S314 - our own file
+    texts = {one.text for one in root.iter()}
+    assert {"huge pages 4Gi", "reserved: eviction 100Mi, huge pages 4Gi"} <= texts
+
+
 def test_narrow_boxes_have_names_without_namespaces(tmp_path: Path) -> None:
     """Many pods are told apart by their names; the tips have all of it."""
     pods = [
@@ -281,7 +293,12 @@ def test_without_files_the_pods_are_those_of_kubelets_checkpoint(
     checkpoint.write_text(json.dumps({"data": data, "checksum": 1}))
     assert main(command) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["capacity"] == {"cpu": "4", "memory": "8Gi", "pid": "32768"}
+    assert found["capacity"] == {
+        "cpu": "4",
+        "memory": "8Gi",
+        "pid": "32768",
+        "hugepages-2Mi": "0",
+    }
     pod = named(found, UID.format(1))
     assert pod["qosClass"] == "Burstable"
     assert pod["requests"] == {"cpu": "250m", "memory": "64Mi"}

@@ -13,7 +13,7 @@ from support.vectors import Vector, each, vectors
 
 from nriplugin.convert.curves import Curve
 from nriplugin.errors import ConfigError
-from nriplugin.kube.capacity import count_cpus, node_capacity
+from nriplugin.kube.capacity import hugepages_name, node_capacity
 from nriplugin.kube.capacity_levels import (
     CapacityLevel,
     capacity_tree,
@@ -135,14 +135,6 @@ def test_reserved_cpus_are_counted() -> None:
     node = node_capacity(CAPACITY, settings)
     assert node.allocatable["cpu"] == 45_000
     assert node.kube_reserved == {"memory": GIB}
-    assert count_cpus("0-1,24") == 3
-
-
-@pytest.mark.parametrize("cpus", ["1-0", "a", "0-", "-1", "0,,1", "0-99999"])
-def test_a_list_of_cpus_that_is_none(cpus: str) -> None:
-    """The line names the field and what was expected."""
-    with pytest.raises(ConfigError, match=r"^reservedSystemCPUs: .*one as 0-3"):
-        count_cpus(cpus)
 
 
 def test_more_is_reserved_than_there_is() -> None:
@@ -163,6 +155,20 @@ def test_pages_that_are_set_aside_are_no_memory_for_pods() -> None:
         "memory": 6 * GIB - 500 * MIB,
         "hugepages-1Gi": 2 * GIB,
     }
+
+
+@pytest.mark.parametrize(
+    ("page_bytes", "name"),
+    [
+        (64 << 10, "hugepages-64Ki"),
+        (2 << 20, "hugepages-2Mi"),
+        (16 << 30, "hugepages-16Gi"),
+        (1 << 12 | 1, "hugepages-4097"),
+    ],
+)
+def test_huge_pages_are_named_after_their_size(page_bytes: int, name: str) -> None:
+    """In the largest unit in which the size is a whole number."""
+    assert hugepages_name(page_bytes) == name
 
 
 # Vectors
