@@ -15,7 +15,13 @@ from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.walk import walk
 from nriplugin.cli.capacity_files import read_objects
 from nriplugin.errors import CgroupError, ConfigError, RPCError
-from nriplugin.kube.api_objects import ActivePod, RunningContainer, read_active_pods
+from nriplugin.kube.api_objects import (
+    POD,
+    ActivePod,
+    RunningContainer,
+    kinds_of,
+    read_active_pods,
+)
 from nriplugin.kube.checkpoint_pods import CHECKPOINT, checkpoint_pods
 from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.runtime_pods import complete_pod, pod_of_runtime, with_class
@@ -60,11 +66,23 @@ def given_pods(args: argparse.Namespace, node: str | None) -> FoundPods:
     """Return the pods in the files of --pods.
 
     Raises:
-        ConfigError: a file cannot be read, or a pod is malformed.
+        ConfigError: a file cannot be read, has objects and no pods among them, or has a
+            pod that is malformed.
     """
-    documents = [one for path in args.pods for one in read_objects(path, "--pods")]
-    pods = read_active_pods(documents, node)
-    return FoundPods(pods, f"pods: {', '.join(args.pods)}")
+    pods: list[ActivePod] = []
+    sources = []
+    for path in args.pods:
+        documents = read_objects(path, "--pods")
+        kinds = kinds_of(documents)
+        others = ", ".join(sorted({*kinds} - {POD}))
+        if kinds and POD not in kinds:
+            raise ConfigError(f"{path}: {others}, expected objects of kind {POD}")
+        try:
+            pods += read_active_pods(documents, node)
+        except ConfigError as exc:
+            raise ConfigError(f"{path}: {exc}") from exc
+        sources.append(f"{path} (without {others})" if others else path)
+    return FoundPods(pods, f"pods: {', '.join(sources)}")
 
 
 def pods_of_node(node: NodeToAsk) -> FoundPods:

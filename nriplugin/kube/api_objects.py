@@ -13,6 +13,7 @@ from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import read_amounts
 from nriplugin.kube.manifests import ManifestPod, read_manifests
 
+POD = "Pod"
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -68,15 +69,24 @@ def read_active_pods(documents: list[Any], node: str | None) -> list[ActivePod]:
     """
     pods = []
     for one in _items(documents):
-        if one.get("kind", "Pod") != "Pod":
+        if _kind(one) != POD:
             continue
         status = _mapping(one.get("status"))
         assigned = _mapping(one.get("spec")).get("nodeName")
         if status.get("phase") in _ENDED or (node and assigned not in (None, node)):
             continue
-        (pod,) = read_manifests([{**one, "kind": "Pod"}]).pods
+        (pod,) = read_manifests([{**one, "kind": POD}]).pods
         pods.append(ActivePod(pod, dict(_running(status))))
     return pods
+
+
+def kinds_of(documents: list[Any]) -> list[str]:
+    """Return the kind of each object; items of a list may have none, and are pods."""
+    return [_kind(one) for one in _items(documents)]
+
+
+def _kind(content: Mapping[str, Any]) -> str:
+    return str(content.get("kind", POD))
 
 
 def _running(status: Mapping[str, Any]) -> Iterator[tuple[str, RunningContainer]]:

@@ -159,6 +159,42 @@ def test_a_reservation_beyond_the_capacity_is_a_mistake(
     assert "--pods: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{kind: Deployment}", "Deployment, expected objects of kind Pod"),
+        (
+            "{items: [{kind: Node}, {kind: Job}]}",
+            "Job, Node, expected objects of kind Pod",
+        ),
+        ("{kind: Pod, metadata: {name: x}}", "document 1 (Pod x): spec: missing, "),
+        ("text", "document 1 (Pod (no name)): spec: missing, "),
+    ],
+)
+def test_a_file_without_pods_is_a_mistake(
+    text: str, message: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """The line names the file, so that one of several is found."""
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--pods", str(file)]
+    assert main(command) == 2
+    assert capsys.readouterr().err.startswith(f"nriplugin: {file}: {message}")
+
+
+def test_objects_beside_pods_are_left_out(tmp_path: Path, capsys: Captured) -> None:
+    """The source says so; a list without items is a node without pods."""
+    file, empty = tmp_path / "mixed.yaml", tmp_path / "empty.yaml"
+    pod = "{kind: Pod, spec: {containers: [{name: app}]}}"
+    file.write_text(f"{{items: [{{kind: Service}}, {pod}]}}")
+    empty.write_text("{kind: List, items: []}")
+    command = ["capacity", "--node", NODE, "--pods", str(file), "--pods", str(empty)]
+    assert main([*command, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["pods"] == 1
+    assert f"pods: {file} (without Service), {empty}" in found["sources"]
+
+
 def options(
     version: int, driver: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
