@@ -81,7 +81,9 @@ def test_a_task_is_a_pod_with_the_controllers_annotations() -> None:
 def test_what_a_job_leaves_out() -> None:
     """A Job that does not exist yet has no UID; the queue is the default one."""
     text = JOB.replace("  uid: 5f3c\n", "").replace("  queue: research\n", "")
-    text = text.replace("status: {version: 2, retryCount: 1}", "").replace("  minAvailable: 3\n", "")
+    text = text.replace("status: {version: 2, retryCount: 1}", "").replace(
+        "  minAvailable: 3\n", ""
+    )
     found = read(text)
     assert found.pods[0].added["scheduling.k8s.io/group-name"] == (
         "tensorflow-dist-mnist-<uid>"
@@ -116,7 +118,7 @@ def test_what_the_controller_makes_of_a_tasks_policies() -> None:
 def test_one_budget_of_a_job_is_copied(
     given: tuple[str, ...], copied: tuple[str, ...]
 ) -> None:
-    """The controller looks for the most unavailable pods only without a least number."""
+    """The most pods that may be unavailable count only without a least number."""
     job = load_documents(JOB, "test")[0]
     job["metadata"]["annotations"] = {f"volcano.sh/jdb-{one}": "1" for one in given}
     added = read_manifests([job]).pods[0].added
