@@ -135,6 +135,7 @@ def _builder(
     else:
         asked = NodeToAsk(
             args.host_root or "/",
+            kubelet.root_dir,
             kubelet.runtime_endpoint,
             found.capacity.capacity.get("memory", 0),
             ContainersOfDaemon(args),

@@ -48,6 +48,7 @@ class NodeToAsk(NamedTuple):
     """Where to ask for pods that are not given; `tree` is None if there is none."""
 
     host_root: str
+    kubelet_root: str
     runtime_endpoint: str  # the CRI socket that kubelet is told of, or empty
     memory_bytes: int
     daemon: ContainersOfDaemon
@@ -90,7 +91,8 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
     """
     classes = _classes(node)
     places = classes or {}
-    path = f"{node.host_root.rstrip('/')}{CHECKPOINT}"
+    root = f"{node.host_root.rstrip('/')}/{node.kubelet_root.strip('/')}"
+    path = f"{root}/{CHECKPOINT}"
     missing = ""
     objects: list[dict[str, Any]] = []
     try:

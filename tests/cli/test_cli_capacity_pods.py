@@ -163,6 +163,20 @@ def test_a_checkpoint_of_earlier_releases_lacks_init_containers(
         assert main(["capacity", "--check", *node]) == 0, capsys.readouterr().out
 
 
+def test_the_checkpoint_is_below_kubelets_root(
+    node: list[str], tmp_path: Path, capsys: Captured
+) -> None:
+    """Where kubelet is told of another directory for its files."""
+    flags = tmp_path / "var/lib/kubelet/kubeadm-flags.env"
+    flags.write_text('KUBELET_KUBEADM_ARGS="--root-dir=/srv/kubelet/"\n')
+    (tmp_path / "srv/kubelet").mkdir(parents=True)
+    (tmp_path / CHECKPOINT).rename(tmp_path / "srv/kubelet/allocated_pods_state")
+    with runtime_with(tmp_path, PODS):
+        found = report(capsys, node)
+    (source,) = (one for one in found["sources"] if one.startswith("pods: "))
+    assert f"{tmp_path}/srv/kubelet/allocated_pods_state; names" in source
+
+
 def test_a_pod_that_has_ended_is_left_out(
     node: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
