@@ -16,7 +16,7 @@ from nriplugin.convert.curves import MIN_SHARES
 from nriplugin.kube.capacity import PIDS
 from nriplugin.kube.cgroup_values import CgroupValues
 from nriplugin.kube.kubelet import milli_cpu_to_shares
-from nriplugin.kube.kubelet_values import QOS_RESERVED
+from nriplugin.kube.kubelet_values import QOS_RESERVED, SYSTEMD
 from nriplugin.kube.memory_reservation import burstable_files, kubepods_files
 from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.pod_sums import memory_bytes, milli_cpu, pod_limits, pod_requests
@@ -148,6 +148,18 @@ def cgroup_components(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part)
 
 
+def reserved_components(path: str, driver: str | None) -> tuple[str, ...]:
+    """Return the components of a cgroup of reserved resources.
+
+    With systemd, the kubelet reads the last part of the path as the name of a slice,
+    with or without its ending. Otherwise it is a path, also one of a slice of systemd.
+    """
+    if driver != SYSTEMD:
+        return tuple(part for part in path.split("/") if part)
+    name = path.rstrip("/").rpartition("/")[2].removesuffix(SLICE)
+    return tuple(part.replace("_", "-") for part in name.split("-") if part)
+
+
 def _reserved_cgroups(
     node: NodeCapacity, settings: KubeletCapacitySettings
 ) -> Iterable[CapacityCgroup]:
@@ -168,7 +180,7 @@ def _reserved_cgroups(
         yield CapacityCgroup(
             level=CapacityLevel.NODE,
             name=name,
-            components=cgroup_components(path),
+            components=reserved_components(path, settings.driver),
             requests=CpuAndMemory(used.get("cpu", 0), used.get("memory", 0)),
             limits=CpuAndMemory(memory_bytes=used.get("memory", 0)),
             values=_node_values(used, unified),

@@ -16,7 +16,8 @@ from nriplugin.kube.quantity import parse
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-DRIVERS = ("cgroupfs", "systemd")
+SYSTEMD = "systemd"
+DRIVERS = ("cgroupfs", SYSTEMD)
 POLICIES = ("None", "TieredReservation")
 SWAP_BEHAVIORS = ("NoSwap", "LimitedSwap")
 RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")

@@ -356,14 +356,16 @@ def test_kubelets_settings_split_the_reservation(capsys: Captured) -> None:
     assert found["tree"]["cgroup"] == "/kubepods.slice"
 
 
+@pytest.mark.parametrize("driver", ["cgroupfs", "systemd"])
 def test_reservations_that_are_enforced_are_cgroups_too(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    driver: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are shown beside the pods, and compared."""
-    places = options(2, "systemd", tmp_path, monkeypatch)
+    places = options(2, driver, tmp_path, monkeypatch)
     config = tmp_path / "kubelet.yaml"
+    text = Path(KUBELET).read_text().replace("cgroupDriver: systemd\n", "")
     config.write_text(
-        Path(KUBELET).read_text() + "systemReservedCgroup: /system.slice\n"
+        text + "systemReservedCgroup: /system.slice\n"
         "enforceNodeAllocatable: [pods, system-reserved]\n"
     )
     root = tmp_path / "cgroup"

@@ -19,6 +19,7 @@ from nriplugin.kube.capacity_levels import (
     capacity_tree,
     cgroup_components,
     qos_memory_limits,
+    reserved_components,
 )
 from nriplugin.kube.kubelet_config import parse_arguments, parse_config_file
 from nriplugin.kube.kubelet_merge import merge_settings
@@ -405,6 +406,7 @@ def test_cgroups_of_reserved_resources(level: str, expected: dict[str, str]) -> 
     """`--system-reserved-cgroup` is limited if that is to be enforced."""
     settings = settings_of(
         "systemReserved: {cpu: '2', memory: 1Gi}\nsystemReservedCgroup: /system.slice\n"
+        "cgroupDriver: systemd\n"
         f"enforceNodeAllocatable: [pods, {level}]\n"
     )
     (reserved,) = tree_of(settings=settings).reserved
@@ -425,3 +427,22 @@ def test_cgroups_of_reserved_resources(level: str, expected: dict[str, str]) -> 
 def test_a_cgroup_is_a_path_or_a_slice(path: str, components: tuple[str, ...]) -> None:
     """A slice's name has all of its components."""
     assert cgroup_components(path) == components
+
+
+@pytest.mark.parametrize(
+    ("path", "driver", "components"),
+    [
+        ("/system", "cgroupfs", ("system",)),
+        ("/system.slice", "cgroupfs", ("system.slice",)),
+        ("/a.slice/a-b.slice", "cgroupfs", ("a.slice", "a-b.slice")),
+        ("/system.slice", "systemd", ("system",)),
+        ("system", "systemd", ("system",)),
+        ("/a.slice/a-b_c.slice", "systemd", ("a", "b-c")),
+        ("/a/b", "systemd", ("b",)),
+    ],
+)
+def test_what_a_reserved_cgroup_is_depends_on_the_driver(
+    path: str, driver: str, components: tuple[str, ...]
+) -> None:
+    """Without systemd's driver, a slice is a directory as any other."""
+    assert reserved_components(path, driver) == components
