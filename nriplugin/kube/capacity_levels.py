@@ -94,7 +94,7 @@ def capacity_tree(
     reserved = tuple(_reserved_cgroups(node, settings))
     if not settings.cgroups_per_qos:
         return CapacityTree(None, reserved)
-    root = (*cgroup_components(settings.cgroup_root), KUBEPODS)
+    root = (*path_components(settings.cgroup_root), KUBEPODS)
     by_class: dict[QOSClass, list[CapacityCgroup]] = {qos: [] for qos in QOSClass}
     for pod in pods:
         one = _pod_cgroup(pod, node, settings, root, swap_bytes)
@@ -139,12 +139,8 @@ def qos_memory_limits(
     return burstable_limit, burstable_limit - burstable * percent // 100
 
 
-def cgroup_components(path: str) -> tuple[str, ...]:
-    """Return the components of a cgroup that is given as a path or as a slice."""
-    last = path.rstrip("/").rpartition("/")[2]
-    if last.endswith(SLICE):
-        stem = last.removesuffix(SLICE)
-        return tuple(part.replace("_", "-") for part in stem.split("-") if part)
+def path_components(path: str) -> tuple[str, ...]:
+    """Return the components of a path, such as that of cgroupRoot."""
     return tuple(part for part in path.split("/") if part)
 
 
@@ -155,7 +151,7 @@ def reserved_components(path: str, driver: str | None) -> tuple[str, ...]:
     with or without its ending. Otherwise it is a path, also one of a slice of systemd.
     """
     if driver != SYSTEMD:
-        return tuple(part for part in path.split("/") if part)
+        return path_components(path)
     name = path.rstrip("/").rpartition("/")[2].removesuffix(SLICE)
     return tuple(part.replace("_", "-") for part in name.split("-") if part)
 

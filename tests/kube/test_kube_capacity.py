@@ -17,7 +17,6 @@ from nriplugin.kube.capacity import hugepages_name, node_capacity
 from nriplugin.kube.capacity_levels import (
     CapacityLevel,
     capacity_tree,
-    cgroup_components,
     qos_memory_limits,
     reserved_components,
 )
@@ -418,15 +417,18 @@ def test_cgroups_of_reserved_resources(level: str, expected: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("path", "components"),
     [
-        ("/", ()),
-        ("/a/b", ("a", "b")),
-        ("/kubelet.slice", ("kubelet",)),
-        ("/a.slice/a-b_c.slice", ("a", "b-c")),
+        ("/", ("kubepods",)),
+        ("/a/b/", ("a", "b", "kubepods")),
+        ("/kubelet.slice", ("kubelet.slice", "kubepods")),
     ],
 )
-def test_a_cgroup_is_a_path_or_a_slice(path: str, components: tuple[str, ...]) -> None:
-    """A slice's name has all of its components."""
-    assert cgroup_components(path) == components
+def test_the_cgroup_of_all_pods_is_below_kubelets_root(
+    path: str, components: tuple[str, ...]
+) -> None:
+    """cgroupRoot is a path, with either driver."""
+    kubepods = tree_of(settings=settings_of(f"cgroupRoot: {path}\n")).kubepods
+    assert kubepods is not None
+    assert kubepods.components == components
 
 
 @pytest.mark.parametrize(
