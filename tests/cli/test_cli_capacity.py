@@ -24,6 +24,7 @@ from support.terminals import COLOUR, on_terminal
 
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.main import main
+from nriplugin.kube.quantity import parse
 
 Captured = pytest.CaptureFixture[str]
 
@@ -57,6 +58,54 @@ def test_capacity_allocatable_and_allocated(capsys: Captured) -> None:
         "podsWithoutLimit": 3,
     }
     assert found["pods"] == 7
+
+
+# `kubectl describe node` of "Kubernetes capacity enforcement": resources that somebody
+# else reports are among them.
+DESCRIBED = """
+kind: Node
+metadata: {name: node-48}
+status:
+  capacity:
+    cpu: "48"
+    mem-hard-eviction-threshold: 500Mi
+    mem-soft-eviction-threshold: 1536Mi
+    memory: 263192560Ki
+    pods: "256"
+    hugepages-1Gi: "0"
+  allocatable: {cpu: "46", memory: 258486256Ki, pods: "256", hugepages-1Gi: "0"}
+"""
+ASKING = """
+kind: Pod
+metadata: {name: NAME}
+spec:
+  containers:
+  - name: app
+    resources:
+      requests: {cpu: 400m, memory: 500Mi}
+      limits: {cpu: 3600m, memory: 3662Mi}
+"""
+
+
+def test_what_is_allocated_of_the_48_cpu_node(tmp_path: Path, capsys: Captured) -> None:
+    """800m (1%) and 7200m (15%) of 46 CPUs, 1000Mi (0%) and 7324Mi (2%) of memory."""
+    node, pods = tmp_path / "node.yaml", tmp_path / "pods.yaml"
+    node.write_text(DESCRIBED)
+    pods.write_text("---".join(ASKING.replace("NAME", name) for name in ("a", "b")))
+    command = ["capacity", "--node", str(node), "--pods", str(pods), "-o", "json"]
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["allocatable"]["cpu"] == "46"
+    assert parse(found["allocatable"]["memory"]) == 258_486_256 << 10
+    keys = ("requests", "requestsPercent", "limits", "limitsPercent")
+    allocated = {
+        name: tuple(one[key] for key in keys)
+        for name, one in found["allocated"].items()
+    }
+    assert allocated == {
+        "cpu": ("800m", 1, "7200m", 15),
+        "memory": ("1000Mi", 0, "7324Mi", 2),
+    }
 
 
 def test_the_tree_has_paths_and_values_on_four_levels(capsys: Captured) -> None:
