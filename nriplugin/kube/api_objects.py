@@ -124,7 +124,10 @@ def kinds_of(documents: list[Any]) -> list[str]:
 
 
 def _kind(content: Mapping[str, Any]) -> str:
-    return str(content.get("kind", POD))
+    """Return what an object is, such as Pod or Deployment.apps, as kubectl names it."""
+    kind = str(content.get("kind", POD))
+    group, slash, _ = str(content.get("apiVersion", "")).partition("/")
+    return f"{kind}.{group}" if slash else kind
 
 
 def _running(status: Mapping[str, Any]) -> Iterator[tuple[str, RunningContainer]]:

@@ -162,7 +162,7 @@ class _Merge:
                 self.places.pop(where, None)
                 continue
             try:
-                mapping[key] = self._read(name, key, _plain(one.value))
+                mapping[key] = self._read(name, key, one.value)
             except ConfigError as exc:
                 self.problems.append(f"{one.place}: {exc}")
             else:

@@ -211,7 +211,14 @@ def test_a_reservation_beyond_the_capacity_is_a_mistake(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{kind: Deployment}", "Deployment, expected objects of kind Pod"),
+        (
+            "{kind: Deployment, apiVersion: apps/v1}",
+            "Deployment.apps, expected objects of kind Pod",
+        ),
+        (
+            "{kind: Pod, apiVersion: example.org/v1, spec: {}}",
+            "Pod.example.org, expected objects of kind Pod",
+        ),
         (
             "{items: [{kind: Node}, {kind: Job}]}",
             "Job, Node, expected objects of kind Pod",
