@@ -420,9 +420,29 @@ of a thread of its own.""",
     ),
 )
 
+_CAPACITY = Section(
+    name="capacity",
+    title="`nriplugin capacity`",
+    text="""\
+The command on a node with 500 pods, each time as a process of its own: without
+options, with a comparison of all cgroups, and with pods from a file.""",
+    bench="capacity",
+    quick=(),
+    minutes=(1, 1),
+    tables=(
+        Table(
+            title="500 pods",
+            part="capacity",
+            first="pods from",
+            columns={"ms": "ms", "processor time, ms": "cpu_ms"},
+        ),
+    ),
+)
+
 SECTIONS = {
     section.name: section
     for section in (
         *(_NRI, _DAEMON, _PROXY, _HOOK, _NODE, _EXECUTOR, _CONVERSION, _CHECKPOINT),
+        _CAPACITY,
     )
 }
