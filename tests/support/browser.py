@@ -111,7 +111,12 @@ def look(page: Path, scratch: Path, width: int = 1280) -> Seen:
         )
     finally:
         copy.unlink()
-    told = re.search(r'<pre id="measured">(.*?)</pre>', done.stdout, re.DOTALL)
+    told = re.search(
+        # A page's own script may give it more attributes.
+        r'<pre id="measured"[^>]*>(.*?)</pre>',
+        done.stdout,
+        re.DOTALL,
+    )
     assert told is not None, done.stderr[-2000:]
     return Seen(**json.loads(html.unescape(told[1])))
 
