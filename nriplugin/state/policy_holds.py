@@ -37,6 +37,9 @@ class HeldFile(NamedTuple):
     # Of a pod: the original before kubelet wrote another one while the file was held.
     # It tells whether a resize is in the original already.
     first: str = ""
+    # Whether a part of the write was refused, as that to crun's inner cgroup. It is
+    # tried again.
+    partly: bool = False
 
 
 class Wanted(NamedTuple):

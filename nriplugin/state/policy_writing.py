@@ -17,6 +17,7 @@ from nriplugin.engine.handlers.resources import lasting_quota
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_writes import (
     Target,
+    beyond,
     difference,
     grown,
     held_value,
@@ -99,11 +100,11 @@ class PolicyWriting:
                 if one.wanted:
                     place = one.target.cgroup, one.target.file
                     self._paths[place] = paths_of(self._tree, one.target)
-        recorded = self._store()
+        recorded = self.store()
         for pod, due in all_due.items():
             if due:
                 self._write(pod, pods[pod], recorded=recorded, ending=ending)
-        self._store()
+        self.store()
 
     def forget_ended(self, containers: Collection[str]) -> None:
         """Forget what was held by cgroups that are gone, or by pods without a limit.
@@ -198,7 +199,8 @@ class PolicyWriting:
                 continue
             value = original if wanted is None else wanted.value
             now = held_value(self._tree, state.cgroup, file)
-            if hold and wanted and hold.asked == value and now == hold.value:
+            holds = hold and wanted and not hold.partly
+            if hold and holds and (hold.asked, hold.value) == (value, now):
                 continue
             known: tuple[str, ...] = (original, hold.value) if hold else (original,)
             if file == "cpu.max":
@@ -248,6 +250,8 @@ class PolicyWriting:
                 *(policy, one.target.cgroup, file, one.target.value, result.reason),
             )
             become = hold
+            if one.wanted and equal(file, result.now, one.target.value):
+                become = _held(hold, one, result.now)._replace(partly=True)
         elif one.wanted is None:
             self._counts.actions[policy, RESTORED] += 1
             become = None
@@ -290,19 +294,11 @@ class PolicyWriting:
         elif was is not None and become is None:
             why = state.reasons.get(was.policy, "") or "the policy is off"
             text = f"{was.policy}: {file} back after {was.changes} changes: {why}"
-            text += self._beyond(state.cgroup, file, was.original)
+            text += beyond(self._tree, state.cgroup, file, was.original)
             self._events.note(EventKind.RELEASED, state.entry, text)
 
-    def _beyond(self, cgroup: str, file: str, original: str) -> str:
-        """Return what to add to an event if a container uses more than memory.high."""
-        if file != "memory.high" or not original.isdecimal():
-            return ""
-        use = held_value(self._tree, cgroup, "memory.current") or ""
-        if not use.isdecimal() or int(use) <= int(original):
-            return ""
-        return f"; it uses {use}, so the kernel reclaims memory and holds it back"
-
-    def _store(self) -> bool:
+    def store(self) -> bool:
+        """Store which files hold a policy's value; return whether that is done."""
         return self._record.store(frozenset().union(*self._paths.values()))
 
 
@@ -320,4 +316,5 @@ def _held(hold: HeldFile | None, one: _Due, now: str) -> HeldFile:
         original=one.original,
         reason=reason,
         changes=hold.changes + (hold.asked != value),
+        partly=False,
     )

@@ -12,6 +12,8 @@ from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.engine.policy_settings import ContainerPolicies
+from nriplugin.errors import JournalError
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
@@ -164,6 +166,87 @@ def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None
     with Journal(str(tmp_path)) as journal:
         after = PolicyNode(OFF, kernel=node.kernel, journal=journal, state=tmp_path)
     assert (after.quota(), after.quota(POD)) == (50000, 50000)
+
+
+@pytest.mark.parametrize("config", [ON, OFF])
+def test_what_cannot_be_put_back_after_a_crash_is_tried_again(
+    tmp_path: Path, config: str
+) -> None:
+    """Until then it stays in the record, and is not taken for the pod's own value."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+    kernel = node.kernel
+    kernel.unwilling.add(f"{POD}/cpu.max")
+    with Journal(str(tmp_path)) as journal:
+        after = PolicyNode(config, kernel=kernel, journal=journal, state=tmp_path)
+        throttled(after, 2)
+        assert (after.quota(), after.quota(POD)) == (50000, 72000)
+        assert f"{POD}/cpu.max" in (tmp_path / "policies.json").read_text()
+        kernel.unwilling.clear()
+        if config == OFF:
+            after.background.work_when_time_is_up()
+        else:
+            after.look()
+        assert (after.quota(), after.quota(POD)) == (50000, 50000)
+        assert not (tmp_path / "policies.json").exists()
+        throttled(after, 2)
+        assert after.quota() == after.quota(POD) == (50000 if config == OFF else 72000)
+
+
+@pytest.mark.parametrize("later", ["writer", "journal"])
+def test_a_process_that_cannot_put_values_back_yet_does_so_later(
+    tmp_path: Path,
+    later: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its direct writes are opened by a later reload, or its journal was busy."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise JournalError("the journal is busy")
+
+    with Journal(str(tmp_path)) as journal:
+        with monkeypatch.context() as busy:
+            if later == "journal":
+                busy.setattr(DirectWriter, "put_back", fail)
+            after = PolicyNode(
+                ON, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+            )
+            writer = after.pending.writer
+            if later == "writer":
+                after.pending.writer = None
+            after.plans.set_silent(False)
+            throttled(after, 2)
+        assert (after.quota(), after.quota(POD)) == (72000, 72000)
+        after.pending.writer = writer
+        after.look()
+        assert (after.quota(), after.quota(POD)) == (50000, 50000)
+    said = "direct writes are off" if later == "writer" else "the journal is busy"
+    assert said in caplog.text
+
+
+def test_a_part_that_was_written_goes_back_when_the_rest_was_refused() -> None:
+    """As with crun under systemd, whose inner cgroup has the same quota."""
+    node = PolicyNode(ON)
+    inner = f"{CONTAINER}/container"
+    node.kernel.add(inner)
+    node.set_quota(inner, "50000 100000")
+    node.kernel.unwilling.add(f"{inner}/cpu.max")
+    throttled(node, 2)
+    assert (node.quota(), node.quota(inner)) == (72000, 50000)
+    assert node.policies.counts.actions["quotaBurst", "failed"] == 2
+    assert not node.policies.counts.actions["quotaBurst", "left"]
+    node.kernel.unwilling.clear()
+    node.runs(0.72)
+    node.look()
+    assert (node.quota(), node.quota(inner)) == (72000, 72000)
+    node.configure(OFF)
+    node.background.work()
+    assert {node.quota(one) for one in (POD, CONTAINER, inner)} == {50000}
 
 
 def test_a_silent_process_leaves_the_values_of_the_other_one_alone(
