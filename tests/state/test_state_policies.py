@@ -389,6 +389,23 @@ def test_without_its_record_nothing_is_raised(
     assert caplog.text.count("cannot be written, so nothing is raised") == 1
 
 
+@pytest.mark.parametrize("end", ["reload", "end"])
+def test_values_go_back_also_while_the_disk_is_full(tmp_path: Path, end: str) -> None:
+    """Nothing is raised any more, and what is raised does not stay so."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+        journal._database.execute("PRAGMA query_only = ON")
+        throttled(node)
+        assert (node.quota(), node.quota(POD)) == (72000, 72000)
+        if end == "end":
+            node.policies.end()
+        else:
+            node.configure(OFF)
+            node.background.work()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from([1, 2]),
