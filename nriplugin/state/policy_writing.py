@@ -104,6 +104,11 @@ class PolicyWriting:
         for pod, due in all_due.items():
             if due:
                 self._write(pod, pods[pod], recorded=recorded, ending=ending)
+            for one in due:
+                cgroup, file, *_ = one.target
+                if file not in self._holds(pod, one.state):
+                    # It was not written, as the runtime is changing a container.
+                    self._paths.pop((cgroup, file), None)
         self.store()
 
     def forget_ended(self, containers: Collection[str]) -> None:
@@ -234,8 +239,7 @@ class PolicyWriting:
     def _conclude(self, pod: str, one: _Due, result: TargetResult) -> None:
         """Count a result, and keep or end the hold of the file."""
         file = one.target.file
-        holds = self.pods.get(pod, NO_HOLDS) if one.state is None else one.state.held
-        hold = holds.get(file)
+        hold = self._holds(pod, one.state).get(file)
         policy = one.wanted.policy if one.wanted else hold.policy if hold else ""
         if result.gone:
             become = None
@@ -264,7 +268,7 @@ class PolicyWriting:
 
     def _keep(self, pod: str, one: _Due, become: HeldFile | None) -> None:
         file, state = one.target.file, one.state
-        holds = dict(self.pods.get(pod, NO_HOLDS) if state is None else state.held)
+        holds = dict(self._holds(pod, state))
         if become is None:
             holds.pop(file, None)
             self._paths.pop((one.target.cgroup, file), None)
@@ -276,6 +280,10 @@ class PolicyWriting:
             self.pods[pod] = holds
         else:
             self.pods.pop(pod, None)
+
+    def _holds(self, pod: str, state: PolicyState | None) -> Mapping[str, HeldFile]:
+        """Return what is held of a container, or of the pod itself."""
+        return self.pods.get(pod, NO_HOLDS) if state is None else state.held
 
     def _tell(
         self,

@@ -360,6 +360,16 @@ def test_a_container_that_the_runtime_is_changing_is_left_alone() -> None:
     assert (node.quota(), node.quota(POD)) == (50000, 50000)
 
 
+def test_what_was_not_written_is_not_in_the_record(tmp_path: Path) -> None:
+    """Else the next process would take other direct writes of that file back."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        node.pending._starting[CONTAINER.rpartition("/")[2]] = ()
+        throttled(node, 2)
+        assert node.quota() == 50000
+        assert not (tmp_path / "policies.json").exists()
+
+
 def test_a_defect_of_a_policy_takes_its_values_back() -> None:
     """It is counted, and the loop goes on."""
 
