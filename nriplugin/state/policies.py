@@ -67,6 +67,9 @@ _log = logging.getLogger(__name__)
 
 JOB = "policies"
 NO_POLICIES = ContainerPolicies()
+# Values of a container that cannot be measured stay for so many looks, and then go
+# back: no policy could end them.
+MOST_UNMEASURED = 3
 
 
 class Policies:
@@ -301,7 +304,11 @@ class Policies:
             self._limited.log(
                 logging.WARNING, "policies: %s: %s", state.entry.path, exc
             )
+            state.unmeasured += 1
+            if state.unmeasured >= MOST_UNMEASURED:
+                state.begin_anew()
             return
+        state.unmeasured = 0
         if sample is None:
             return
         if self._starts.wanted:

@@ -70,6 +70,7 @@ class PolicyState:
         "states",
         "triggered",
         "triggers",
+        "unmeasured",
         "wanted",
     )
 
@@ -83,6 +84,7 @@ class PolicyState:
         self.states: dict[str, Any] = {}
         self.reasons: dict[str, str] = {}
         self.sample: ContainerSample | None = None
+        self.unmeasured = 0  # how many looks in a row could not measure it
         # By file: what it would hold without policies; what policies want it to hold;
         # what it holds because of one; by how much the pod's file has to grow.
         self.original: Mapping[str, str] = {}

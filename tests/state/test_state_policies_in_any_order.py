@@ -92,7 +92,11 @@ class Life:
         self.node.start()
 
     def resize(self, quota_us: int | None, looks: bool) -> None:
-        """Resize in kubelet's order; None is a resize to the value in the file."""
+        """Resize in kubelet's order; None is a resize to the value in the file.
+
+        With `looks` the policies look in between, which is a matter of milliseconds. A
+        value that is in the pod's file already cannot be told from nriplugin's then.
+        """
         node = self.node
         before, self.own_us = self.own_us, quota_us or node.quota()
         if self.version == 1:  # as the doors do
@@ -101,7 +105,7 @@ class Life:
         order = [POD, CONTAINER] if self.own_us > before else [CONTAINER, POD]
         for number, cgroup in enumerate(order):
             self._write(cgroup, self._own)
-            if looks and not number and self.version == 2:
+            if looks and quota_us and not number and self.version == 2:
                 node.look()
         entry = node.inventory.get(CONTAINER.rpartition("/")[2])
         assert entry is not None

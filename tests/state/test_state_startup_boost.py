@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errno import EMFILE
+from errno import EIO, EMFILE
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,6 +130,25 @@ def test_files_that_cannot_be_read_for_a_while_are_not_forgotten(
             few.setattr(node.kernel, name, fail)
         node.look(1)
     node.look(60)
+    assert (node.quota(POD), node.quota()) == (50000, 50000)
+
+
+def test_a_boost_ends_also_if_another_policy_cannot_measure() -> None:
+    """Values of a container that cannot be measured go back after some looks."""
+    node = PolicyNode(f"{ON}\nmemoryGuard: {{enabled: true}}")
+    node.start()
+    read = node.kernel.read
+
+    def fail(path: str) -> str:
+        if path.endswith("/memory.events"):
+            raise CgroupError("read", path, None, EIO)
+        return read(path)
+
+    node.kernel.read = fail  # type: ignore[method-assign]
+    node.look(5)
+    assert (node.quota(POD), node.quota()) == (150000, 150000)
+    for _ in range(2):
+        node.look(5)
     assert (node.quota(POD), node.quota()) == (50000, 50000)
 
 
