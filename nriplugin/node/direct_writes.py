@@ -26,6 +26,7 @@ from nriplugin.cgroup.writing.updates import Update
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.ancestors import shortfalls
 from nriplugin.engine.decision import Level, When
+from nriplugin.errors import CgroupError
 from nriplugin.node.claims import Claims
 from nriplugin.node.journal_opening import open_journal
 from nriplugin.node.observe import held
@@ -304,6 +305,18 @@ class DirectWriter:
     def original(self, path: str, held: str) -> str | None:
         """Return what a file held before nriplugin wrote the value that it holds."""
         return self._executor.original(path, held)
+
+    def wrote(self, path: str) -> bool:
+        """Return whether a file holds a value that nriplugin wrote."""
+        try:
+            held = self.tree.files.read(path).strip()
+        except CgroupError:
+            return False
+        return self._executor.original(path, held) is not None
+
+    def disown(self, paths: Iterable[str]) -> None:
+        """Take note that another program has written what files hold already."""
+        self._executor.disown(paths)
 
     def put_back(
         self, *, dry_run: bool = False, only: Container[str] | None = None

@@ -71,13 +71,17 @@ def held_value(tree: Tree, cgroup: str, file: str) -> str | None:
 
 def is_gone(tree: Tree, cgroup: str, file: str) -> bool:
     """Whether a file does not exist: one that cannot be read just now may do so."""
-    path = f"{cgroup}/{file}"
-    if file == "cpu.max":
-        path = tree.path(Type.CPU_QUOTA, cgroup)
     try:
-        return not tree.files.exists(path)
+        return not tree.files.exists(path_of(tree, cgroup, file))
     except CgroupError:
         return False
+
+
+def path_of(tree: Tree, cgroup: str, file: str) -> str:
+    """Return the path of a file; on cgroup v1, that of the quota for cpu.max."""
+    if file == "cpu.max":
+        return tree.path(Type.CPU_QUOTA, cgroup)
+    return f"{cgroup}/{file}"
 
 
 def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[TargetResult]:

@@ -264,8 +264,7 @@ class Policies:
             state.cgroup = self._locator.cgroup_of(entry) or ""
             original = originals_of(entry, plan.facts)
             if original != state.original:
-                pod = entry.pod_cgroup or ""
-                self._writing.resized(pod, state.original, original)
+                self._writing.resized(state, original)
                 state.original = original
                 state.begin_anew()
         if state.plan is not plan or state.entry.pod is not entry.pod:

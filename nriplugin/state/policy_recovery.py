@@ -1,12 +1,10 @@
 """Puts back the values of policies that an earlier process has left in files.
 
-The record says which files these are (node/policy_writes.py). Usually the journal has
-what they held before. Two kinds of files of a container are exceptions:
-
-* One that holds just what it should was resized since, by coincidence to the value of
-  the policy. It stays as it is.
-* One whose own value was decided and written directly goes back to that: the journal
-  has what was there before both writes.
+The record says which files these are (node/policy_writes.py). A file of a container
+goes back to what it would hold without policies, as far as that is known: the journal
+may have what was there before a decided value was written directly, or before a resize
+to the very value of a policy. One that holds its own value already stays as it is. All
+other files go back to what the journal has.
 
 A value that cannot be put back stays in the record, and every look tries again. Until
 then no policy acts in that pod: it would take the value for the pod's own.
@@ -24,6 +22,7 @@ from nriplugin.node.policy_writes import (
     Target,
     beyond,
     held_value,
+    path_of,
     paths_of,
     write_branch,
 )
@@ -138,7 +137,7 @@ def _of_containers(
     facts: NodeFacts,
 ) -> set[str]:
     """Return the paths of those files for which the journal is not asked."""
-    tree, decided = writer.tree, []
+    tree, ours = writer.tree, []
     done: set[str] = set()
     for cgroup, entry in containers:
         for file, value in originals_of(entry, facts).items():
@@ -146,12 +145,12 @@ def _of_containers(
             if now is None:
                 continue
             target = Target(cgroup, file, value, (now,))
-            path = tree.file_path(cgroup, file)
+            path = path_of(tree, cgroup, file)
             if now == value:
                 done |= left & paths_of(tree, target)
-            elif path in left and file in entry.ours and writer.original(path, now):
-                decided.append(target)
-    for result in write_branch(writer, decided):
+            elif path in left and writer.wrote(path):
+                ours.append(target)
+    for result in write_branch(writer, ours):
         if result.ok:
             done |= left & paths_of(tree, result.target)
             _tell_beyond(writer, *result.target[:3])

@@ -128,15 +128,22 @@ class PolicyWriting:
         now = held_value(self._tree, pod, file)
         return is_gone(self._tree, pod, file) if now is None else now.startswith("max")
 
-    def resized(
-        self, pod: str, was: Mapping[str, str], become: Mapping[str, str]
-    ) -> None:
+    def resized(self, state: PolicyState, become: Mapping[str, str]) -> None:
         """Follow the resize of a container in the originals of its pod.
 
         kubelet writes a higher value to the pod before it resizes the container. If
         that is just the value that the pod holds because of a policy, the file does not
-        show it. A lower value comes after the container's, and is seen in the file.
+        show it, and neither does that of the container. A lower value comes after the
+        container's, and is seen in the file.
+
+        `become` are the originals of the container's files, by file.
         """
+        pod, was = state.entry.pod_cgroup or "", state.original
+        same = [
+            (state.cgroup, file)
+            for file, hold in state.held.items()
+            if equal(file, hold.value, become.get(file, ""))
+        ]
         holds = dict(self.pods.get(pod, NO_HOLDS))
         for file, hold in holds.items():
             original = hold.original
@@ -149,9 +156,14 @@ class PolicyWriting:
                 higher = grown(file, original, [delta])
                 if higher and equal(file, higher, hold.value):
                     original = higher
+                    same.append((pod, file))
             holds[file] = hold._replace(original=original, first=original)
         if holds:
             self.pods[pod] = holds
+        if self._pending.writer is not None:
+            for cgroup, file in same:
+                target = Target(cgroup, file, become.get(file, ""), ())
+                self._pending.writer.disown(paths_of(self._tree, target))
 
     def _write(
         self,
