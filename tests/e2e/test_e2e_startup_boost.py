@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from e2e.test_e2e_policies import Cgroup
 from support.bed import on_nodes
 from support.plugins import Plugin, running
 
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet, Pod
 
-pytestmark = [on_nodes("containerd-2.4", "systemd"), pytest.mark.timeout(900)]
+pytestmark = [
+    on_nodes("containerd-2.4", "systemd", "v1"),
+    pytest.mark.timeout(900),
+]
 
 PATIENCE_S = 120
 CONFIG = "startupBoost: {enabled: true, percent: 300, seconds: %s}"
 GIVEN = {"cpu_shares": 512, "cpu_quota": 40_000, "cpu_period": 100_000}
-OWN, BOOSTED, POD_BOOSTED = "40000 100000", "120000 100000", "130000 100000"
-POD_OWN = "50000 100000"
+# In microseconds per period.
+OWN, BOOSTED, POD_BOOSTED = 40_000, 120_000, 130_000
+POD_OWN = 50_000
 SHORT_S, LONG_S = 20, 3000
 
 
@@ -37,16 +42,13 @@ def configuration(node: Machine, seconds: int) -> tuple[str, str]:
     return "--config", "/tmp/boost.yaml"
 
 
-def quotas(node: Machine, container: Container) -> tuple[str, str]:
-    """Return cpu.max of the pod and of the container."""
-    (own,) = container.cgroups
-    paths = [f"{own.rpartition('/')[0]}/cpu.max", f"{own}/cpu.max"]
-    found = node.read(paths)
-    pod, mine = ((found[path] or "").strip() for path in paths)
-    return pod, mine
+def quotas(node: Machine, container: Container) -> tuple[int, int]:
+    """Return the quotas of the pod and of the container."""
+    own = Cgroup.of(node, container)
+    return own.pod.quota_us(), own.quota_us()
 
 
-def reaches(node: Machine, container: Container, wanted: tuple[str, str]) -> None:
+def reaches(node: Machine, container: Container, wanted: tuple[int, int]) -> None:
     """Wait until the pod and the container have these quotas."""
     deadline = time.monotonic() + PATIENCE_S
     while (found := quotas(node, container)) != wanted:
@@ -58,7 +60,7 @@ def start(node: Machine, kubelet: Kubelet, pod: Pod, name: str) -> Container:
     """Start a container in a pod with a quota, as kubelet gives it one."""
     if not pod.containers:
         first = kubelet.start(pod, "first", {})
-        node.write(f"{first.cgroups[0].rpartition('/')[0]}/cpu.max", POD_OWN)
+        Cgroup.of(node, first).pod.set_quota(POD_OWN)
     return kubelet.start(pod, name, GIVEN)
 
 
@@ -69,7 +71,8 @@ def test_a_boost_ends_after_its_time(node: Machine, kubelet: Kubelet, pod: Pod) 
         reaches(node, app, (POD_BOOSTED, BOOSTED))
         resources = kubelet.inspect(app)["info"]["runtimeSpec"]["linux"]["resources"]
         assert resources["cpu"]["quota"] == GIVEN["cpu_quota"]
-        assert resources.get("unified", {}).get("cpu.max", OWN) == OWN
+        unified = resources.get("unified", {})
+        assert unified.get("cpu.max", f"{OWN} 100000") == f"{OWN} 100000"
         reaches(node, app, (POD_OWN, OWN))
 
 
@@ -98,4 +101,4 @@ def test_a_resize_wins(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
         reaches(node, app, (POD_BOOSTED, BOOSTED))
         update = kubelet.update(app, cpu_quota=30_000, cpu_period=100_000)
         assert update.code == 0, update.stderr
-        reaches(node, app, (POD_OWN, "30000 100000"))
+        reaches(node, app, (POD_OWN, 30_000))
