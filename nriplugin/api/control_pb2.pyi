@@ -885,7 +885,9 @@ class WhyRequest(google.protobuf.message.Message):
     WHAT_FIELD_NUMBER: builtins.int
     VERDICTS_FIELD_NUMBER: builtins.int
     what: builtins.str
-    """NAMESPACE/POD, NAMESPACE/POD/CONTAINER, or the beginning of a container's ID."""
+    """NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/PODGROUP, or the beginning of a
+    container's ID.
+    """
     verdicts: builtins.bool
     """Whether to say what holds the containers back. The answer then takes a second."""
     def __init__(
