@@ -180,8 +180,8 @@ class Life:
         own_us, quota_us = self.own_us, self.node.quota()
         assert own_us <= quota_us <= own_us * MOST_PERCENT // 100
         if self.version == 2:
-            assert HIGH <= int(self.node.kernel.files[f"{CONTAINER}/memory.high"])
-            assert int(self.node.kernel.files[f"{CONTAINER}/memory.high"]) <= LIMIT
+            high = int(self.node.kernel.files[f"{CONTAINER}/memory.high"])
+            assert HIGH <= high <= LIMIT
 
     def switched_off(self) -> None:
         """Every value is back once nothing hinders that."""
@@ -231,14 +231,14 @@ STEPS = st.one_of(
 
 
 @given(st.sampled_from([1, 2]), st.lists(STEPS, max_size=15))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_values_stay_within_bounds_and_are_back_when_all_is_off(
     version: int, steps: list[tuple[Any, ...]]
 ) -> None:
     """Also after crashes, resizes, refusals, full disks and counters that jump."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         life = Life(version, Path(directory), stack)
-        for step, *given_values in steps:
-            step(life, *given_values)
+        for step, *arguments in steps:
+            step(life, *arguments)
             life.check()
         life.switched_off()
