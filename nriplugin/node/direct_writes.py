@@ -306,13 +306,16 @@ class DirectWriter:
         """Return what a file held before nriplugin wrote the value that it holds."""
         return self._executor.original(path, held)
 
-    def wrote(self, path: str) -> bool:
-        """Return whether a file holds a value that nriplugin wrote."""
+    def original_of(self, path: str) -> str | None:
+        """Return what a file held before the value that nriplugin wrote and it holds.
+
+        None if it holds another one, or cannot be read.
+        """
         try:
             held = self.tree.files.read(path).strip()
         except CgroupError:
-            return False
-        return self._executor.original(path, held) is not None
+            return None
+        return self.original(path, held)
 
     def disown(self, paths: Iterable[str]) -> None:
         """Take note that another program has written what files hold already."""

@@ -172,6 +172,31 @@ def test_after_a_crash_a_resize_to_the_very_value_has_won(
     assert (node.quota(), node.quota(POD)) == (75000, 75000)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_resize_to_the_very_value_after_a_crash_wins(
+    tmp_path: Path, version: int
+) -> None:
+    """Before the next process starts: the files show nothing of it."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(
+            ON, version, pod_quota="80000 100000", journal=journal, state=tmp_path
+        )
+        throttled(node, 3)
+        assert (node.quota(), node.quota(POD)) == (75000, 105000)
+    for number in range(2):  # after the second process, restore would say the same
+        with Journal(str(tmp_path)) as journal:
+            after = PolicyNode(
+                *(OFF, version),
+                quota="75000 100000",
+                kernel=node.kernel,
+                journal=journal,
+                state=tmp_path,
+            )
+            if number:
+                restore(after.tree, journal)
+        assert (after.quota(), after.quota(POD)) == (75000, 105000)
+
+
 def test_a_burst_between_the_resizes_of_a_pod_and_of_its_container() -> None:
     """What it found in the pod's file is kubelet's new value, and counts once."""
     node = PolicyNode(ON, pod_quota="100000 100000")

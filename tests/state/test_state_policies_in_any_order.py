@@ -104,7 +104,11 @@ class Life:
             node.background.work()
         order = [POD, CONTAINER] if self.own_us > before else [CONTAINER, POD]
         for number, cgroup in enumerate(order):
-            self._write(cgroup, self._own)
+            try:
+                self._write(cgroup, self._own)
+            except CgroupError:  # on v1, of a pod whose container is stuck above it
+                self.own_us = before
+                return
             if looks and quota_us and not number and self.version == 2:
                 node.look()
         entry = node.inventory.get(CONTAINER.rpartition("/")[2])
