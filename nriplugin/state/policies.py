@@ -217,7 +217,11 @@ class Policies:
                 pods.add(entry.pod_cgroup or "")
                 self._ask(state, NodeSample(cpus=self.sampler.cpus()))
         if states:
-            self._states = {**self._states, **states}
+            # Without those that have ended since the last look: nothing may be written
+            # beside a container that changes.
+            known = self._inventory.snapshot()
+            there = {i: one for i, one in self._states.items() if i in known}
+            self._states = {**there, **states}
             self._carry_out(pods)
         self.counts.cpu_s += thread_time() - began
 

@@ -90,6 +90,17 @@ def test_a_start_costs_nothing_for_the_other_pods() -> None:
     assert not [path for path in read if path.startswith(f"{POD}/")]
 
 
+def test_a_container_that_has_just_ended_delays_nothing() -> None:
+    """As an init container, or the one that crashed before this start."""
+    node = PolicyNode(ON)
+    other = f"{POD}/{'fedcba9876543210' * 4}"
+    node.add(other, "20000 100000", "before")
+    node.look()
+    node.inventory.drop(other.rpartition("/")[2])
+    node.start()
+    assert (node.quota(POD), node.quota()) == (150000, 150000)
+
+
 def test_a_pod_that_cannot_be_lowered_is_tried_again() -> None:
     """Also where no policy is on any more, and no container holds a value."""
     node = PolicyNode(ON)
