@@ -313,6 +313,8 @@ class Policies:
             return
         state.unmeasured = 0
         if sample is None:
+            # It has ended, and its pod needs no more for its sake.
+            state.begin_anew()
             return
         if self._starts.wanted:
             age_s = self._starts.age_s(state.entry.id, sample.at_s)

@@ -382,6 +382,20 @@ def test_two_containers_of_a_pod_share_its_growth() -> None:
     assert (node.quota(), node.quota(POD)) == (72000, 122000)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_container_that_has_ended_gives_its_part_of_the_pod_back(
+    version: int,
+) -> None:
+    """When its cgroup is gone: the runtime may list it for long after that."""
+    node = PolicyNode(ON, version)
+    throttled(node, 3)
+    assert node.quota(POD) == 75000
+    node.kernel.remove(CONTAINER)
+    node.look()
+    assert node.quota(POD) == 50000
+    assert node.policies.counts.holding == {}
+
+
 def test_a_burst_above_the_quota_that_goes_back_is_lowered_with_it() -> None:
     """The kernel refuses a quota below the burst."""
     node = PolicyNode(ON)

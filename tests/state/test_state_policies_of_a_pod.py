@@ -80,7 +80,9 @@ class PodLife:
         """Remove a container's cgroup before anybody tells that it has ended."""
         if cgroup in self.alive:
             self.node.kernel.remove(cgroup)
+            before = self.node.quota(POD)
             self.node.look()
+            assert self.node.quota(POD) <= before
             self.ends(cgroup)
 
     # ... and to the node
@@ -127,6 +129,8 @@ class PodLife:
         assert self.node.quota(POD) >= _quota_us(POD_OWN)
 
     def check_off(self) -> None:
+        for cgroup in OWN.keys() - self.alive:
+            self.node.kernel.remove(cgroup)
         self.node.look()
         self._reload(OFF)
         for _ in range(3):
