@@ -309,12 +309,12 @@ class Policies:
             )
             state.unmeasured += 1
             if state.unmeasured >= MOST_UNMEASURED:
-                state.begin_anew()
+                state.begin_anew("it cannot be measured")
             return
         state.unmeasured = 0
         if sample is None:
-            # It has ended, and its pod needs no more for its sake.
-            state.begin_anew()
+            # Its pod needs no more for its sake.
+            state.begin_anew("it has ended")
             return
         if self._starts.wanted:
             age_s = self._starts.age_s(state.entry.id, sample.at_s)

@@ -98,9 +98,10 @@ class PolicyState:
         # Where nothing is written: the values that the policies would hold.
         self.shown: Mapping[str, Wanted] = {}
 
-    def begin_anew(self) -> None:
+    def begin_anew(self, reason: str = "") -> None:
         """Forget what policies remember and want; files that are held stay held."""
-        self.states, self.reasons = {}, {}
+        self.states = {}
+        self.reasons = {one.name: reason for one in self.policies.on if reason}
         self.sample = None
         self.triggered = {}
         self.want_nothing()

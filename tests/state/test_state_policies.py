@@ -394,6 +394,7 @@ def test_a_container_that_has_ended_gives_its_part_of_the_pod_back(
     node.look()
     assert node.quota(POD) == 50000
     assert node.policies.counts.holding == {}
+    assert node.events.since(0)[0][-1].text.endswith(": it has ended")
 
 
 def test_a_burst_above_the_quota_that_goes_back_is_lowered_with_it() -> None:

@@ -11,6 +11,7 @@ from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.errors import CgroupError
+from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import Inventory
 from nriplugin.state.policy_starts import ContainerStarts
 
@@ -161,6 +162,11 @@ def test_a_boost_ends_also_if_another_policy_cannot_measure() -> None:
     for _ in range(2):
         node.look(5)
     assert (node.quota(POD), node.quota()) == (50000, 50000)
+    released = node.events.since(0)[0][-1]
+    assert (released.kind, released.text) == (
+        EventKind.RELEASED,
+        "startupBoost: cpu.max back after 1 changes: it cannot be measured",
+    )
 
 
 def test_a_reload_ends_it() -> None:
