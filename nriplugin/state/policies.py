@@ -43,7 +43,6 @@ from nriplugin.state.policy_holds import (
     Wanted,
     originals_of,
 )
-from nriplugin.state.policy_recovery import put_back
 from nriplugin.state.policy_starts import ContainerStarts
 from nriplugin.state.policy_triggers import PolicyTriggers
 from nriplugin.state.policy_writing import PolicyWriting
@@ -238,6 +237,9 @@ class Policies:
         left, writer = self._record.load(), self._pending.writer
         if not left or writer is None:
             return
+        # Imported only here: hardly any process follows one that was killed.
+        from nriplugin.state.policy_recovery import put_back
+
         known = [
             (cgroup, entry)
             for entry in self._inventory.snapshot().values()
