@@ -49,7 +49,8 @@ def _word(row: Row) -> str:
 def with_results(page: str, results: Mapping[str, Result]) -> str:
     """Return a page that has these results instead of earlier ones of their suites.
 
-    The page keeps the results of all other suites that there are.
+    The page keeps the results of all other suites that there are, and names those of
+    which it has none.
     """
     before, _, rest = page.partition(f"{BEGIN}\n")
     generated, _, after = rest.partition(END)
@@ -61,8 +62,13 @@ def with_results(page: str, results: Mapping[str, Result]) -> str:
     sections |= {
         name: "\n".join(_section(result)).rstrip() for name, result in results.items()
     }
-    ordered = "\n\n".join(sections[name] for name in SUITES if name in sections)
-    return f"{before}{BEGIN}\n\n{ordered}\n\n{END}{after}"
+    ordered = [sections[name] for name in SUITES if name in sections]
+    missing = ", ".join(f"`{name}`" for name in SUITES if name not in sections)
+    if missing:
+        told = "The results of these suites have not been written to this page:"
+        ordered.append(f"{HEADING}Without a result\n\n{told}\n{missing}.")
+    text = "\n\n".join(ordered)
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
 def _section(result: Result) -> Iterator[str]:

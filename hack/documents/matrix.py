@@ -44,6 +44,7 @@ ROWS = {
         "a job of Volcano: rules by task, `status --by group`": "test_e2e_groups.py",
         "beside memory-qos of nri-plugins": "test_e2e_beside.py",
         "between two other NRI plugins": "test_e2e_observers.py",
+        "a resize in conflict with another NRI plugin": "test_e2e_conflicts.py",
         "containerd's own tests of updates and NRI": "test_e2e_conformance.py",
         "CRI proxy: answers, values, a kill under load": "test_e2e_cri.py",
         "CRI proxy: critest, with it and without": "test_e2e_cri_conformance.py",

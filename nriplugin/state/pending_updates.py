@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # If the runtime has not reported the end of an update after this time, the update is
-# taken as failed.
-UPDATE_LIMIT_S = 10.0
+# taken as failed. What is then written back may be what the kernel refuses beside the
+# runtime's new values, so this is longer than an update takes on a slow and busy node.
+UPDATE_LIMIT_S = 30.0
 
 # How many updates may wait for being read back. One that is dropped is no loss: any
 # update shows what the runtime does.

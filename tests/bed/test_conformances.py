@@ -9,10 +9,11 @@ import pytest
 from conformances.comparing import compare, condense
 from conformances.gotest import parse_go_test
 from conformances.junit import parse_junit, parse_pytest
-from conformances.main import main
+from conformances.main import PAGE, main
 from conformances.network import ADDRESS, forwarded, own_network
 from conformances.outcomes import FAILED, PASSED, SKIPPED, Outcome, Run
 from conformances.record import Result, load, save
+from conformances.suites import SUITES
 from conformances.tables import BEGIN, END, with_results
 from conformances.ways import WITH, WITHOUT
 from support.needs import need
@@ -151,6 +152,28 @@ def test_the_page_keeps_what_people_wrote() -> None:
     # Results of other suites stay, in the order of the suites there are.
     assert page.index("### swap\n\n| kept |") < page.index("### resize")
     assert "lost" not in page
+
+
+def test_the_page_names_the_suites_without_a_result() -> None:
+    """Until they have one, and however often the page is written."""
+    page = with_results(f"{BEGIN}\n\n{END}\n", {})
+    assert all(f"`{name}`" in page for name in SUITES)
+    assert with_results(page, {}) == page
+    results = {
+        name: Result(name, "2026-01-01", {}, [run_of(WITH, t=PASSED)])
+        for name in SUITES
+        if name != "swap"
+    }
+    page = with_results(page, results)
+    assert page.partition("### Without a result")[2].split("`")[1::2] == ["swap"]
+    swap = Result("swap", "2026-01-01", {}, [run_of(WITH, t=PASSED)])
+    assert "Without a result" not in with_results(page, {"swap": swap})
+
+
+def test_the_page_is_as_the_program_writes_it() -> None:
+    """Every suite has a result on it, or is among those without."""
+    text = PAGE.read_text()
+    assert with_results(text, {}) == text
 
 
 def test_an_unknown_suite_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:

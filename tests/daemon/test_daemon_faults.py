@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from support.harness import PATIENCE_S, container, pod
@@ -167,17 +168,19 @@ def test_a_lock_file_that_cannot_be_locked(tmp_path: Path) -> None:
 def test_a_process_that_is_stopped_for_a_while(tmp_path: Path) -> None:
     """The runtime drops it and goes on; it registers again when it may run again."""
     place = Place(tmp_path)
-    behaviour = Behaviour(request_timeout_s=1.0)
+    patient = Behaviour(request_timeout_s=PATIENCE_S)
     with (
-        EmbeddedRuntime(place.socket, behaviour) as runtime,
+        EmbeddedRuntime(place.socket, patient) as runtime,
         place.daemon() as daemon,
     ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         daemon.send(signal.SIGSTOP)
+        runtime.behaviour = replace(patient, request_timeout_s=1.0)
         runtime.run_pod_sandbox(pod())
         created = runtime.create_container(pod(), container(shares=512))
         assert not created.adjust.HasField("linux")
         assert len(runtime.dropped) == 1
+        runtime.behaviour = patient
         daemon.send(signal.SIGCONT)
         runtime.wait_for_plugin(2, timeout_s=PATIENCE_S)
         works(runtime, daemon)

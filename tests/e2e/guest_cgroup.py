@@ -38,7 +38,7 @@ _USE = (
     *("tasks", "failcnt", "io_", "numa", "reclaim", "kmem", "slabinfo", "freez"),
     *("effective", "nice", "exclusive"),
 )
-_PATIENCE_S = 60
+_PATIENCE_S = 180
 KUBEPODS = "/kubepods"
 
 

@@ -19,9 +19,12 @@ import grpc
 RUNTIME = "/runtime.v1.RuntimeService"
 IMAGES = "/runtime.v1.ImageService"
 TIMEOUT_S = 60
-# Numbers of fields: in ContainerStats, and in the part of it about the disk.
+PATIENCE_S = 180
+# Numbers of fields: in ContainerStats, in the part of it about the disk, and in
+# UInt64Value.
 WRITABLE_LAYER = 4
 TIMESTAMP = 1
+VALUE = 1
 
 
 def field(number: int, value: str | bytes) -> bytes:
@@ -46,7 +49,11 @@ def url(response: bytes) -> str:
 
 
 def shape(response: bytes) -> Any:
-    """Return the fields of a message and the texts in it, without the numbers."""
+    """Return the fields of a message and the texts in it, without the numbers.
+
+    A number that may be missing is a message of its own in CRI, which is empty if the
+    number is 0. So these are all shown alike: what was 0 may be 1 in the next call.
+    """
     fields: list[Any] = []
     at = 0
 
@@ -75,7 +82,7 @@ def shape(response: bytes) -> Any:
             inner = shape(content)
         except (ValueError, IndexError):
             inner = content.decode()
-        fields.append([key >> 3, inner])
+        fields.append([key >> 3, [] if inner == [VALUE] else inner])
     return fields
 
 
@@ -134,13 +141,18 @@ def wait_for_disk_use(channel: Any, container: str) -> None:
     a container lack the time of the measurement and the numbers.
     """
     stats: Any = channel.unary_unary(f"{RUNTIME}/ContainerStats")
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        ((_, parts),) = shape(stats(field(1, container), timeout=TIMEOUT_S))
-        disk = [part[1] for part in parts if part[0] == WRITABLE_LAYER]
-        if disk and TIMESTAMP in disk[0]:
-            return
+    deadline = time.monotonic() + PATIENCE_S
+    while not has_disk_use(stats(field(1, container), timeout=TIMEOUT_S)):
+        if time.monotonic() > deadline:
+            raise TimeoutError("the runtime does not measure the container's disk use")
         time.sleep(1)
+
+
+def has_disk_use(response: bytes) -> bool:
+    """Return whether the statistics of a container have a measurement of its disk."""
+    ((_, parts),) = shape(response)
+    disk = [part[1] for part in parts if part[0] == WRITABLE_LAYER]
+    return bool(disk) and TIMESTAMP in disk[0]
 
 
 def main() -> None:

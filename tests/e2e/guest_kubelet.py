@@ -28,7 +28,7 @@ ROOT = "/sys/fs/cgroup"
 CRICTL = "/etc/crictl.yaml"
 SERVICE = "/runtime.v1.RuntimeService"
 TIMEOUT_S = 300
-PATIENCE_S = 60
+PATIENCE_S = 180
 # A runtime that was restarted, or a proxy, is called again soon.
 BACKOFF = [(f"grpc.{name}_reconnect_backoff_ms", 200) for name in ("initial", "max")]
 CHANNELS: dict[str, Any] = {}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.bed import on_nodes
-from support.plugins import PATIENCE_S, running
+from support.looking import PATIENCE_S
+from support.plugins import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 HANDLER = "crun"
 # NRI 0.8, which does not show plugins the files that a container has at an update, and
 # NRI 0.12, which does.
-pytestmark = [on_nodes("containerd-2", "containerd-2.4"), pytest.mark.timeout(600)]
+pytestmark = [on_nodes("containerd-2", "containerd-2.4"), pytest.mark.timeout(1800)]
 
 LOG = "/var/log/memory-qos.log"
 THEIR_FILE = "/etc/memory-qos.yaml"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.parametrize("node", ["containerd-2", "v1"], indirect=True),
 ]
 

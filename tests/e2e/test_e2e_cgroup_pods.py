@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.plugins import PATIENCE_S
+from support.looking import PATIENCE_S
 
 from nriplugin.cgroup.locate.identify import CgroupIdentity, parse_process_cgroups
 from nriplugin.cgroup.locate.paths import Driver, RuntimeName
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from support.kubelet import Container, Kubelet
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.parametrize("node", ["containerd-2", "v1", "systemd"], indirect=True),
 ]
 

@@ -12,7 +12,7 @@ from support.guestcases import Script, check, run_cases
 if TYPE_CHECKING:
     from nodes.machine import Machine
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 MIB = 1 << 20
 C, P, Q = "container", "pod", "qos"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from support.kubelet import Kubelet
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.parametrize("node", ["systemd"], indirect=True),
 ]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet, Pod
 
-pytestmark = [on_nodes("containerd-1.6"), pytest.mark.timeout(900)]
+pytestmark = [on_nodes("containerd-1.6"), pytest.mark.timeout(1800)]
 
 FILES = ("cpu.weight", "cpu.max", "memory.max", "memory.swap.max")
 RESOURCES = {

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from support.bed import on_nodes
 from support.guestcases import HERE, IN_GUEST, PYTHON
-from support.plugins import CRI, PATIENCE_S, PROXY, RUNTIME
+from support.looking import PATIENCE_S
+from support.plugins import CRI, PROXY, RUNTIME
 
 if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Kubelet
 
-pytestmark = [on_nodes("containerd-2"), pytest.mark.timeout(900)]
+pytestmark = [on_nodes("containerd-2"), pytest.mark.timeout(1800)]
 
 LOG = "/tmp/events.log"
 EVENTS = "/tmp/events.json"

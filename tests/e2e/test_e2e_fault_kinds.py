@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.bed import on_nodes
 from support.fault_stream import (
     CONFIG,
-    PATIENCE_S,
     TEXT,
     Stream,
     kill_runtime,
@@ -23,6 +21,7 @@ from support.fault_stream import (
     stream_containers,
 )
 from support.guestcases import PYTHON
+from support.looking import PATIENCE_S, keep_looking
 from support.plugins import Plugin
 
 if TYPE_CHECKING:
@@ -164,11 +163,12 @@ class StatusWatcher:
 
 def wait_for_line(node: Machine, path: str) -> None:
     """Wait until a file in the guest has one line more."""
-    deadline = time.monotonic() + PATIENCE_S
-    seen = node.check("wc", "-l", path)
-    while node.check("wc", "-l", path) == seen:
-        assert time.monotonic() < deadline, f"no more lines in {path}"
-        time.sleep(1)
+
+    def lines() -> str:
+        return node.check("wc", "-l", path)
+
+    before = lines()
+    assert keep_looking(lines, lambda now: now != before) != before, path
 
 
 @on_nodes(long=("containerd-2.4",))

@@ -20,7 +20,7 @@ pytestmark = [
         [("containerd-2", "crun"), ("crio", "runc")],
         indirect=["node"],
     ),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 
 MIB = 1 << 20

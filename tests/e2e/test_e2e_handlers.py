@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.bed import on_nodes
+from support.looking import keep_looking
 from support.plugins import running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 # containerd-2 has nothing that both its successor and its predecessor lack.
 NODES = ("containerd-2.4", "containerd-1.7", "containerd-1.6", "crio", "systemd")
@@ -29,10 +27,7 @@ PAIRS = [(node, handler) for node in NODES for handler in ("runc", "crun")]
 THROTTLED = [pair for pair in PAIRS if pair[1] == "runc" or pair == ("systemd", "crun")]
 each_runtime = pytest.mark.parametrize(("node", "handler"), PAIRS, indirect=["node"])
 
-T = TypeVar("T")
-
 MIB = 1 << 20
-PATIENCE_S = 60
 
 CONFIG = """
 memoryQoS: {enabled: true}
@@ -191,14 +186,7 @@ def eventually(
     def look() -> dict[str, str]:
         return read(kubelet.machine, own, *files)
 
-    return until(look, lambda held: held == files)
-
-
-def until(look: Callable[[], T], good: Callable[[T], bool]) -> T:
-    deadline = time.monotonic() + PATIENCE_S
-    while not good(found := look()) and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return found
+    return keep_looking(look, lambda held: held == files)
 
 
 def go_beyond(node: Machine, container: Container) -> tuple[dict[str, int], bool]:
@@ -216,7 +204,7 @@ def go_beyond(node: Machine, container: Container) -> tuple[dict[str, int], bool
         text = read(node, own, "memory.events")["memory.events"]
         return {k: int(v) for k, v in (line.split() for line in text.splitlines())}
 
-    events = until(look, lambda counts: counts["high"] > 0)
+    events = keep_looking(look, lambda counts: counts["high"] > 0)
     processes = read(node, processes_in(node, container), "cgroup.procs")
     alive = bool(processes["cgroup.procs"])
     node.stop(pid, 9)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Kubelet, Pod
 
-pytestmark = [on_nodes("crio"), pytest.mark.timeout(600)]
+pytestmark = [on_nodes("crio"), pytest.mark.timeout(1800)]
 
 CONFIG_FILE = "/etc/nriplugin-hook.yaml"
 STATE_DIR = "/var/lib/nriplugin-hook"

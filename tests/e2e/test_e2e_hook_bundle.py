@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = [
     on_nodes("crio", "systemd"),
     pytest.mark.parametrize("runtime", ["runc", "crun"]),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 
 CONFIG_FILE = "/tmp/hook-bundle.yaml"

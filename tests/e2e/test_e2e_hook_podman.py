@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
 
 # The node whose images podman can use: they are in the same storage.
-pytestmark = [on_nodes("crio"), pytest.mark.timeout(600)]
+pytestmark = [on_nodes("crio"), pytest.mark.timeout(1800)]
 
 HOOKS_DIR = "/etc/podman-hooks"
 CONFIG_FILE = "/etc/nriplugin-podman.yaml"

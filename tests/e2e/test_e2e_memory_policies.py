@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.bed import on_nodes
+from support.looking import keep_looking
 from support.plugins import running
 
 if TYPE_CHECKING:
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 each_node = on_nodes("containerd-2.4", "systemd")
 
 MIB = 1 << 20
-PATIENCE_S = 300
 
 CONFIG = """
 policies: {intervalSeconds: 2}
@@ -77,10 +76,7 @@ def plugin(node: Machine) -> Iterator[None]:
 
 def until(condition: Callable[[], bool]) -> bool:
     """Return whether a condition comes true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (good := condition()) and time.monotonic() < deadline:
-        time.sleep(1)
-    return good
+    return keep_looking(condition, bool)
 
 
 def why(node: Machine, container: Container) -> Any:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from support.bed import on_nodes
 from support.kubelet import OPTIONS
-from support.plugins import PATIENCE_S, running
+from support.looking import PATIENCE_S
+from support.plugins import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     Line = dict[str, Any]
 
-pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(600)]
+pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(1800)]
 
 EARLY, OURS, LATE = "01", "50", "99"
 

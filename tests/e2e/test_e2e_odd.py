@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.observed import Observed
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 # Before NRI 0.10 a runtime does not show a container's unified keys to plugins, so
 # there a key that nriplugin sets replaces one of the same name.

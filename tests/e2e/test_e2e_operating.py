@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from support.bed import on_nodes
-from support.plugins import PATIENCE_S, running
+from support.looking import keep_looking
+from support.plugins import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Kubelet, Pod
 
-pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(600)]
+pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(1800)]
 
 CONFIG = "/tmp/operating.yaml"
 TEXT = """
@@ -86,16 +86,17 @@ def test_status(shown: Shown) -> None:
 
 def test_why(shown: Shown) -> None:
     """The kernel holds what was decided, and the page says by which handler."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+
+    def look() -> dict[str, Any]:
         (container,) = shown.document("why", shown.name)["containers"]
-        files = {one["file"]: one for one in container["files"]}
-        differing = {n: f for n, f in files.items() if f["now"] != f["decided"]}
-        if not differing:
-            break
-        # A burst is written after the start, and compared a moment later.
-        assert time.monotonic() < deadline, differing
-        time.sleep(0.5)
+        return {one["file"]: one for one in container["files"]}
+
+    def differing(files: dict[str, Any]) -> list[Any]:
+        return [one for one in files.values() if one["now"] != one["decided"]]
+
+    # Direct writes come after the start.
+    files = keep_looking(look, lambda files: not differing(files))
+    assert differing(files) == []
     assert {file: files[file]["now"] for file in FILES} == FILES
     assert files["cpu.max.burst"]["handler"] == "cpuBurst"
     assert files["memory.low"]["source"].endswith("memory-request.cgroup2.nri.io")

@@ -6,11 +6,11 @@ After restarts of the plugin, with other settings, and after a time without it.
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from support.bed import on_nodes
+from support.looking import keep_looking
 from support.plugins import running
 
 if TYPE_CHECKING:
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 # The node systemd has the containerd of the node containerd-2.
 pytestmark = [
     on_nodes("containerd-2.4", "containerd-1.7", "crio", "systemd"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 
 MIB = 1 << 20
-PATIENCE_S = 60
 RESOURCES = {
     "cpu_shares": 512,
     "cpu_quota": 50_000,
@@ -121,12 +120,9 @@ def held_in_the_end(
     kubelet: Kubelet, container: Container, files: dict[str, str]
 ) -> dict[str, str]:
     """Return what a container's files hold, as soon as that is what they should."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := held(kubelet, container, *files)) != files:
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.5)
-    return found
+    return keep_looking(
+        lambda: held(kubelet, container, *files), lambda found: found == files
+    )
 
 
 def test_a_container_that_is_being_made_is_not_repaired(seen: Seen) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pytest
 from support.bed import on_nodes
+from support.looking import PATIENCE_S
 from support.plugins import running
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
-pytestmark = [on_nodes("containerd-2.4", "v1"), pytest.mark.timeout(900)]
+pytestmark = [on_nodes("containerd-2.4", "v1"), pytest.mark.timeout(1800)]
 
 CONFIG = """
 policies: {intervalSeconds: 1}
@@ -28,7 +29,6 @@ GIVEN = {"cpu_shares": 512, "cpu_quota": OWN_US, "cpu_period": 100_000}
 ENOUGH_US = 100_000
 # How many periods are looked at, in the node's own time.
 PERIODS = 40
-PATIENCE_S = 300
 
 T = TypeVar("T")
 LOOP = "echo $$ > {cgroup}/cgroup.procs; while :; do :; done"

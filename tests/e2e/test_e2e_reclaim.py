@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Kubelet
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 MIB = 1 << 20
 HIGH = 160 * MIB
+CONFIG_FILE = "/tmp/reclaim.yaml"
 CONFIG = """
 policies: {intervalSeconds: 2}
 unifiedAnnotations: {enabled: true, allowed: [memory.high]}
 proactiveReclaim:
-  enabled: true
+  enabled: %s
   percent: 20
   keepBytes: 4194304
   refaultsPerSecond: 10000
@@ -38,10 +39,13 @@ ANNOTATIONS = {
 def test_reclaim_takes_cache_and_no_container_is_held_back(
     node: Machine, kubelet: Kubelet
 ) -> None:
-    """Of two that have read files, one loses its page cache."""
-    node.write("/tmp/reclaim.yaml", CONFIG)
+    """Of two that have read files, one loses its page cache.
+
+    The policy is switched on afterwards, because a slow node reads less than it takes.
+    """
+    node.write(CONFIG_FILE, CONFIG % "false")
     with (
-        running(node, "--config", "/tmp/reclaim.yaml"),
+        running(node, "--config", CONFIG_FILE),
         kubelet.sandbox("Burstable", "runc", ANNOTATIONS) as pod,
     ):
         containers = [kubelet.start(pod, name, LIMIT) for name in ("left", "cached")]
@@ -54,8 +58,8 @@ def test_reclaim_takes_cache_and_no_container_is_held_back(
             pid = group.spawn(f"sh -c '{cat}'")
             assert until(lambda pid=pid: node.poll(pid) is not None)  # type: ignore[misc]
             read.append(group.used)
+        assert min(read) > 16 * MIB
+        node.write(CONFIG_FILE, CONFIG % "true")
         assert until(lambda: cached.used < 12 * MIB)
-        assert read[1] > 16 * MIB
         assert left.used > read[0] * 3 // 4
-        assert read[0] > 16 * MIB
         assert cached.high_events == 0

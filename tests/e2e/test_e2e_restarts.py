@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet, Pod
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 # The oldest and the newest NRI of containerd, and CRI-O's.
 each_node = on_nodes("containerd-2.4", "containerd-1.7", "crio")
 

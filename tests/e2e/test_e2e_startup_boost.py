@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from support.bed import on_nodes
+from support.looking import PATIENCE_S, keep_looking
 from support.plugins import Plugin, running
 
 if TYPE_CHECKING:
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet, Pod
 
-pytestmark = [on_nodes("containerd-2.4", "systemd"), pytest.mark.timeout(900)]
+pytestmark = [on_nodes("containerd-2.4", "systemd"), pytest.mark.timeout(1800)]
 
-PATIENCE_S = 120
 CONFIG = "startupBoost: {enabled: true, percent: 300, seconds: %s}"
 GIVEN = {"cpu_shares": 512, "cpu_quota": 40_000, "cpu_period": 100_000}
 OWN, BOOSTED, POD_BOOSTED = "40000 100000", "120000 100000", "130000 100000"
 POD_OWN = "50000 100000"
-SHORT_S, LONG_S = 20, 3000
+LONG_S = 3000
+# A node on a busy machine may need longer than the first of these to start a container
+# and to look at it.
+TRIES_S = (20, 100, 500)
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +48,18 @@ def quotas(node: Machine, container: Container) -> tuple[str, str]:
     return pod, mine
 
 
+def in_the_end(
+    node: Machine, container: Container, wanted: tuple[str, str], patience_s: float
+) -> tuple[str, str]:
+    """Return the quotas as soon as they are as wanted, or as they stay."""
+    return keep_looking(
+        lambda: quotas(node, container), lambda held: held == wanted, patience_s
+    )
+
+
 def reaches(node: Machine, container: Container, wanted: tuple[str, str]) -> None:
     """Wait until the pod and the container have these quotas."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := quotas(node, container)) != wanted:
-        assert time.monotonic() < deadline, (found, wanted)
-        time.sleep(0.5)
+    assert in_the_end(node, container, wanted, PATIENCE_S) == wanted
 
 
 def start(node: Machine, kubelet: Kubelet, pod: Pod, name: str) -> Container:
@@ -64,13 +72,19 @@ def start(node: Machine, kubelet: Kubelet, pod: Pod, name: str) -> Container:
 
 def test_a_boost_ends_after_its_time(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
     """The pod and the container have it at the start, and the runtime knows nothing."""
-    with running(node, *configuration(node, SHORT_S)):
-        app = start(node, kubelet, pod, "app")
-        reaches(node, app, (POD_BOOSTED, BOOSTED))
-        resources = kubelet.inspect(app)["info"]["runtimeSpec"]["linux"]["resources"]
+    own, boosted = (POD_OWN, OWN), (POD_BOOSTED, BOOSTED)
+    for seconds in TRIES_S:
+        with running(node, *configuration(node, seconds)):
+            app = start(node, kubelet, pod, f"app-{seconds}")
+            seen = in_the_end(node, app, boosted, seconds)
+            spec = kubelet.inspect(app)["info"]["runtimeSpec"]
+            assert in_the_end(node, app, own, seconds + PATIENCE_S) == own
+        resources = spec["linux"]["resources"]
         assert resources["cpu"]["quota"] == GIVEN["cpu_quota"]
         assert resources.get("unified", {}).get("cpu.max", OWN) == OWN
-        reaches(node, app, (POD_OWN, OWN))
+        if seen == boosted:
+            return
+    pytest.fail(f"no boost was seen, not even one of {TRIES_S[-1]} s")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

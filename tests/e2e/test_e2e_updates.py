@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # The node systemd has the containerd of the node containerd-2.
 pytestmark = [
     on_nodes("containerd-2.4", "containerd-1.7", "crio", "systemd", "containerd-1.6"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 
 # Nodes whose runc and crun still follow the KEP's curve.

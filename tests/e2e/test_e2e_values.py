@@ -23,7 +23,7 @@ pytestmark = [
         *("containerd-2", "containerd-2.4", "containerd-1.7", "containerd-1.6"),
         *("crio", "systemd"),
     ),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 each_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 

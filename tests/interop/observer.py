@@ -251,6 +251,9 @@ def main() -> None:
     parser.add_argument("--hold-configure", metavar="FILE", default="")
     parser.add_argument("--hold-synchronize", metavar="FILE", default="")
     parser.add_argument("--patience-s", type=float, help="wait for Synchronize so long")
+    parser.add_argument(
+        "--assume-timeout-s", type=float, help="the runtime's, before it tells its own"
+    )
     args = parser.parse_args()
     kind = Validator if args.validate else Observer
     plugin = kind(Log(args.log), args)
@@ -258,6 +261,8 @@ def main() -> None:
         plugin.failure_policy = FailurePolicy.FAIL
     if args.patience_s:
         session.REGISTRATION_PATIENCE_S = args.patience_s
+    if args.assume_timeout_s:
+        session.DEFAULT_REQUEST_TIMEOUT_S = args.assume_timeout_s
     run(plugin, socket_path=args.socket)
 
 

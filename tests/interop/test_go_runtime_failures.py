@@ -91,19 +91,24 @@ def test_policy_fail_of_our_plugin_changes_nothing_else(
 def test_a_shorter_timeout_is_kept(
     runtime: GoRuntime, observer: Starter, log: CallLog, tmp_path: Path
 ) -> None:
-    """The plugin learns how long this runtime waits, and answers before that."""
+    """The plugin learns how long this runtime waits, and answers before that.
+
+    The plugin has the last quarter of the time to answer, also on a busy machine.
+    """
     hold = tmp_path / "hold"
     hold.touch()
-    # Before 0.7 a runtime does not tell, so only its default can be kept.
-    timeout_ms = 1000 if runtime.release >= (0, 7) else 2000
-    runtime.start(request_timeout_ms=timeout_ms)
-    with observer():
+    # Before 0.7 a runtime does not tell, so its usual 2 s count.
+    told = runtime.release >= (0, 7)
+    runtime.start(request_timeout_ms=4000)
+    with observer(*["--assume-timeout-s", "60"] * told):
         runtime.wait_sync()
         pod = {"id": "p1", "annotations": {"hold": str(hold)}}
         assert runtime.create(pod=pod) is None
-        assert runtime("plugins")["connected"] == 1
         hold.unlink()
         log.wait_for("held")
+        # One that was dropped comes back, and writes that down before.
+        until(runtime.create, "containers are adjusted")
+        assert not log.lines("Disconnected")
 
 
 @pytest.mark.parametrize("version", ["0.6.1", NEWEST], scope="module")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.gopeers import CONTAINERD, NEWEST, VERSIONS, Child, release_of, until
+from support.harness import PATIENCE_S
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
@@ -91,9 +93,9 @@ def embedded(version: str, socket_path: str) -> Iterator[Embedder]:
     started: list[EmbeddedRuntime] = []
 
     def start(nri_version: str = version, **settings: Any) -> EmbeddedRuntime:
-        behaviour = Behaviour(
-            version=CONTAINERD[nri_version], nri_version=nri_version, **settings
-        )
+        # The library's own 2 s are too short for a busy machine.
+        own = {"request_timeout_s": PATIENCE_S, "version": CONTAINERD[nri_version]}
+        behaviour = Behaviour(nri_version=nri_version, **{**own, **settings})
         runtime = EmbeddedRuntime(socket_path, behaviour)
         runtime.pods["p1"] = pod()
         for index in range(1, CONTAINERS + 1):
@@ -154,7 +156,7 @@ def test_any_stub_works_under_any_release(
     """A plugin registers, whichever reply comes first, and is asked its questions."""
     runtime = embedded(nri_version, configure_first=configure_first)
     with stub("-name", "gopher", "-idx", "42"):
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         assert runtime.registrations == ["42-gopher"]
         created = runtime.create_container(pod(), container(0))
         assert dict(created.adjust.linux.resources.unified) == UNIFIED
@@ -184,7 +186,7 @@ def test_all_events_reach_the_stub(
     """Every event of the release is delivered once, in order, the way it expects."""
     runtime = embedded()
     with stub("-all-events"):
-        link = runtime.wait_for_plugin()
+        link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         log.skip()
         live(runtime)
         assert runtime.dropped == []
@@ -199,7 +201,7 @@ def test_a_new_runtime_falls_back_to_state_change(
     """A stub that lacks the methods of 0.12 gets its events the old way instead."""
     runtime = embedded(NEWEST)
     with stub("-all-events"):
-        link = runtime.wait_for_plugin()
+        link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         log.skip()
         live(runtime)
         assert runtime.dropped == []
@@ -234,7 +236,7 @@ def test_synchronize_and_its_updates(
     """In one message or in pieces, the stub learns of all containers, once."""
     runtime = embedded(sync_piece=sync_piece)
     with stub("-sync-updates"):
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
     assert len(log.lines("Synchronize")) == 1
     (updates,) = runtime.updates
     assert [update.container_id for update in updates] == list(runtime.containers)
@@ -249,7 +251,7 @@ def test_what_exceeds_a_message_is_cut(embedded: Embedder, stub: Starter) -> Non
     for index in range(3000):
         runtime.containers[f"c{index}"] = container(index, padding=3000)
     with stub("-sync-updates"):
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
     (updates,) = runtime.updates
     assert {update.container_id for update in updates} == set(runtime.containers)
     assert len(updates) == len(runtime.containers)
@@ -273,16 +275,17 @@ def test_a_refused_update_of_the_stub(
     runtime.update_error = "no such cgroup"
     with stub("-update-after-sync"):
         until(lambda: "no such cgroup" in said.read_text(), "the stub was told")
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         assert runtime.create_container(pod(), container(0)).adjust.HasField("linux")
         assert runtime.updates == []
 
 
 def test_a_late_stub_is_dropped(embedded: Embedder, stub: Starter) -> None:
     """A plugin that does not answer in time is dropped, and the container created."""
-    runtime = embedded(request_timeout_s=1.0)
+    runtime = embedded()
     with stub("-sleep-ms", "60000"):
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
+        runtime.behaviour = replace(runtime.behaviour, request_timeout_s=1.0)
         created = runtime.create_container(pod(), container(0))
         assert created.adjust == nri.ContainerAdjustment()
         assert runtime.plugins == []
@@ -297,7 +300,7 @@ def test_a_large_answer_of_the_stub(
     """The runtime reads whatever frames Go makes of an answer."""
     runtime = embedded()
     with stub("-reply-bytes", str(size)):
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         adjust = runtime.create_container(pod(), container(0)).adjust
         assert size - 200 < len(adjust.annotations[PADDING]) <= size
         assert dict(adjust.linux.resources.unified) == UNIFIED
@@ -311,7 +314,7 @@ def test_a_large_request_to_the_stub(
     """The runtime's frames are such that Go reads them."""
     runtime = embedded()
     with stub():
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         created = runtime.create_container(pod(), container(0, padding=size))
         assert dict(created.adjust.linux.resources.unified) == UNIFIED
         assert runtime.dropped == []
@@ -321,14 +324,14 @@ def test_a_stub_that_is_killed(embedded: Embedder, stub: Starter) -> None:
     """The runtime notices a plugin's end, goes on, and takes the next one."""
     runtime = embedded()
     with stub() as child:
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         child.process.kill()
         child.process.wait()
         created = runtime.create_container(pod(), container(0))
         assert created.adjust == nri.ContainerAdjustment()
         assert runtime.plugins == []
     with stub():
-        runtime.wait_for_plugin(2)
+        runtime.wait_for_plugin(2, timeout_s=PATIENCE_S)
         assert runtime.create_container(pod(), container(0)).adjust.HasField("linux")
 
 
@@ -343,7 +346,7 @@ def test_a_stub_is_launched(
     path = str(go_peers / f"stubplugin-{version}")
     pid = runtime.launch(path, "-events-log", str(log.path), name="gopher", idx="42")
     try:
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         assert runtime.registrations == ["42-gopher"]
         assert runtime.create_container(pod(), container(0)).adjust.HasField("linux")
         runtime.stop()

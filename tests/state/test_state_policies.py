@@ -330,3 +330,15 @@ def test_whatever_happens_everything_is_back_when_it_is_switched_off(
     node.configure(OFF)
     node.background.work()
     assert (node.quota(), node.quota(POD)) == (50000, 50000)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_switched_on_by_a_reload_it_acts_on_containers_that_run(version: int) -> None:
+    """It has nothing to do with when a container was created."""
+    node = PolicyNode(OFF, version)
+    throttled(node, 2)
+    assert node.writes() == []
+    node.configure(ON)
+    throttled(node, 2)
+    value = QUOTA[version][0]
+    assert node.writes()[:2] == [("pod", value), ("container", value)]

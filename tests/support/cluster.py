@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nodes.shell import NodeError
 
+from support import looking
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -256,10 +258,7 @@ def _in_short(seen: Any) -> Any:
 
 def keep_looking(look: Callable[[], T], good: Callable[[T], bool]) -> T:
     """Return what is seen as soon as it is good, or as it stays."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not good(seen := look()) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-    return seen
+    return looking.keep_looking(look, good, PATIENCE_S)
 
 
 @contextmanager

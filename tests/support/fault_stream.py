@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from support.guestcases import HERE, IN_GUEST, PYTHON
 from support.kubelet import Container
+from support.looking import PATIENCE_S
 
 if TYPE_CHECKING:
     from nodes.machine import Machine
@@ -26,6 +27,7 @@ repair: {enabled: true, everySeconds: 5}
 """
 SCRIPT = "guest_faults.py"
 LOG = "/var/log/guest_faults.log"
+# runc starts a container within its limits, so these leave it memory and time.
 SIZES = [
     {
         "cpu_shares": shares,
@@ -34,13 +36,12 @@ SIZES = [
         "memory_limit_in_bytes": limit,
     }
     for shares, quota, limit in (
-        (512, 20_000, 2**25),
-        (1024, 50_000, 2**26),
-        (2048, 100_000, 2**27),
+        (512, 50_000, 2**26),
+        (1024, 100_000, 2**27),
+        (2048, 150_000, 2**28),
     )
 ]
 FILES = ("cpu.weight", "cpu.max", "memory.max")
-PATIENCE_S = 180
 
 
 def right(size: int) -> dict[str, str]:

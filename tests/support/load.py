@@ -10,13 +10,14 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from support.looking import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from support.kubelet import Kubelet, Pod
 
 RESULTS = "/tmp/load.jsonl"
-PATIENCE_S = 120
 
 # Runs in the guest: creates a container, looks whether the plugin set its cpu.weight,
 # prints the outcome, removes the container, and so on.

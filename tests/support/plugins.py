@@ -7,13 +7,14 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from support.looking import PATIENCE_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nodes.machine import Machine
 
 LOG = "/var/log/nriplugin.log"
-PATIENCE_S = 120
 
 RUNTIME = "unix:///run/containerd/containerd.sock"
 PROXY = "unix:///run/nriplugin-cri.sock"

@@ -36,6 +36,9 @@ METHODS = [
 each_method = pytest.mark.parametrize("method", METHODS)
 
 MIB = 1 << 20
+# How long the runtime's end of a call waits for the other end: longer than the test,
+# which would take the end of this time for that.
+LONGER_S = 2 * PATIENCE_S
 
 
 @each_method
@@ -140,18 +143,25 @@ def test_a_slow_runtime_is_given_up_by_the_caller_alone(
     kubelet: Client, fake: FakeRuntime, method: str
 ) -> None:
     """Only the caller's deadline ends a call, at the runtime as well."""
-    ended = threading.Event()
+    calls: list[threading.Event] = []  # for each that began, what its end sets
 
     def answer(request: bytes, context: Any) -> bytes:
-        context.add_callback(ended.set)
-        assert ended.wait(PATIENCE_S)
+        ended = threading.Event()
+        if context.add_callback(ended.set):
+            calls.append(ended)
+            assert ended.wait(LONGER_S)
         return b""
 
     fake.answers[method] = answer
-    with pytest.raises(grpc.RpcError) as caught:
-        kubelet.raw(method, b"", timeout=0.2)
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert ended.wait(PATIENCE_S)
+    # On a busy machine a call may be over before it has come to the runtime.
+    for deadline_s in (0.2, 2, 20):
+        with pytest.raises(grpc.RpcError) as caught:
+            kubelet.raw(method, b"", timeout=deadline_s)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        if calls:
+            break
+    assert calls
+    assert all(ended.wait(PATIENCE_S) for ended in calls)
 
 
 @each_method
@@ -164,7 +174,7 @@ def test_cancelling_cancels_at_the_runtime(
     def answer(request: bytes, context: Any) -> bytes:
         context.add_callback(ended.set)
         began.set()
-        assert ended.wait(PATIENCE_S)
+        assert ended.wait(LONGER_S)
         return b""
 
     fake.answers[method] = answer
@@ -212,7 +222,7 @@ def test_a_stream_of_events_comes_as_it_goes(
         context.add_callback(ended.set)
         context.send_initial_metadata((("began", "yes"),))
         while context.is_active():
-            yield events.get(timeout=PATIENCE_S)
+            yield events.get(timeout=LONGER_S)
 
     (method,) = SERVER_STREAMS
     fake.streams[method] = stream
@@ -276,7 +286,7 @@ def test_a_caller_that_vanishes_ends_its_stream(
     def stream(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         context.add_callback(ended.set)
         yield b"1"
-        assert ended.wait(PATIENCE_S)
+        assert ended.wait(LONGER_S)
 
     (method,) = SERVER_STREAMS
     fake.streams[method] = stream

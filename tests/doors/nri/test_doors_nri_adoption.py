@@ -16,7 +16,7 @@ from doors.nri.messages import (
     updating,
 )
 from doors.nri.nodes import FACTS, ByHand, Node, background_of, configure, plugin_on
-from support.harness import running, wait_until
+from support.harness import PATIENCE_S, running, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
@@ -253,7 +253,7 @@ def served(
         runtime.pods["p1"] = pod_at()
         runtime.containers = {app.id: app for app in apps}
         with running(plugin, path):
-            runtime.wait_for_plugin()
+            runtime.wait_for_plugin(timeout_s=PATIENCE_S)
             expected = len(runtime.updates) + len(background.later)
             assert background.pace == 7
             background.work_later()

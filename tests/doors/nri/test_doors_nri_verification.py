@@ -12,7 +12,7 @@ import pytest
 from doors.nri.messages import FILES, GIB, asking, container_at
 from doors.nri.messages import unified_of as files_of
 from doors.nri.nodes import FACTS, Node, background_of, configure, plugin_on
-from support.harness import running, wait_until
+from support.harness import PATIENCE_S, running, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
@@ -342,7 +342,7 @@ def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
     path = str(tmp_path / "nri.sock")
     node = Node(REPAIR)
     with EmbeddedRuntime(path, behaviour) as runtime, running(node.plugin, path):
-        runtime.wait_for_plugin()
+        runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         write(node.kernel, files_of(node.create()))
         node.start()
         node.verify()

@@ -72,7 +72,7 @@ def workloads(node: str) -> list[dict[str, Any]]:
     )
     mixed = spec(
         node,
-        container("app", resources(limits=cpu_memory("50m", "32Mi"))),
+        container("app", resources(limits=cpu_memory("100m", "64Mi"))),
         init=[container("fetch", command=["true"])],
     )
     return [
@@ -326,8 +326,12 @@ def test_values_of_the_plugin_are_meant(
     given = resources(cpu_memory("10m", "128Mi"), cpu_memory("1", "256Mi"))
     with running(node, "--config", PLUGIN_CONFIG):
         cluster.apply(pod("protected", spec(cluster.node, container("app", given))))
-        (levels,) = cluster.all_levels(list(cluster.running("protected").values()))
-        assert levels.containers["app"]["memory.low"] == "134217728"
+        (made,) = cluster.running("protected").values()
+        held = keep_looking(
+            lambda: cluster.levels(made).containers["app"]["memory.low"],
+            lambda low: low == "134217728",
+        )
+        assert held == "134217728"
         assert settled(node) == []
         told = node.check("nriplugin", "why", f"{cluster.namespace}/protected")
     assert "request from kubelet's checkpoint" in " ".join(told.split())

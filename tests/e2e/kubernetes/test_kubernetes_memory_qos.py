@@ -6,10 +6,11 @@ docs/kubernetes.md has the table of who wins; these tests are where it comes fro
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from support.bed import FreshNode, on_nodes
+from support.cluster import keep_looking
 from support.explained import explain
 from support.plugins import running
 from support.workloads import (
@@ -124,14 +125,34 @@ def run_pods(cluster: Cluster, feature: Feature, ours: Ours, config: Path) -> Se
         )
     )
     pods = cluster.running(*given)
-    created = cluster.all_levels(list(pods.values()))
     burstable = f"{prefix}-burstable"
+    explained: list[dict[str, str]] = []
+
+    def as_wanted(*of: Any) -> list[Levels]:
+        """Return the cgroups of pods when those of the first one are as they should be.
+
+        A plugin that reads the new request a moment late writes the files itself.
+        """
+        explained.append(explain(cluster.machine, of[:1], config)[0]["app"])
+        by_kubelet = BY_KUBELET[feature][len(explained) - 1]
+        wanted = NEUTRAL | by_kubelet
+        if ours is Ours.ON:
+            wanted = wanted_of(explained[-1], by_kubelet)
+        return keep_looking(
+            lambda: cluster.all_levels(of), lambda found: qos_files(found[0]) == wanted
+        )
+
+    created = as_wanted(*pods.values())
     patch = {"containers": [{"name": "app", "resources": RESIZED}]}
-    after = cluster.resize(burstable, patch)
-    found = explain(cluster.machine, [pods[burstable], after], config)
-    explained = [each["app"] for each in found]
+    (resized,) = as_wanted(cluster.resize(burstable, patch))
     guaranteed = created[1] if len(created) > 1 else None
-    return Seen(created[0], cluster.levels(after), guaranteed, explained)
+    return Seen(created[0], resized, guaranteed, explained)
+
+
+def wanted_of(explained: dict[str, str], by_kubelet: dict[str, str]) -> dict[str, str]:
+    """Return what the files hold if what kubelet sets wins, and the rest is ours."""
+    ours = {file: explained.get(file, NEUTRAL[file]) for file in NEUTRAL}
+    return ours | by_kubelet
 
 
 @pytest.mark.parametrize("feature", Feature, ids=lambda each: each.name)
@@ -167,18 +188,15 @@ def test_what_kubelet_sets_wins_and_the_rest_is_ours(
     """No file is lost: each has kubelet's value or that of our memoryQoS."""
     both = seen[feature, Ours.ON]
     by_kubelet, after_resize = BY_KUBELET[feature]
-    created, resized = (
-        {file: each.get(file, NEUTRAL[file]) for file in NEUTRAL}
-        for each in both.explained
-    )
+    created, resized = both.explained
     assert created["memory.high"] != "max"
     assert (created["memory.low"], resized["memory.low"]) == (
         str(64 * MIB),
         str(96 * MIB),
     )
-    assert qos_files(both.burstable) == created | by_kubelet
+    assert qos_files(both.burstable) == wanted_of(created, by_kubelet)
     # kubelet has the new request in its checkpoint before it asks for the new limit.
-    assert qos_files(both.resized) == resized | after_resize
+    assert qos_files(both.resized) == wanted_of(resized, after_resize)
 
 
 def test_a_guaranteed_pod_is_protected_by_kubelet_alone(

@@ -42,6 +42,9 @@ cpuQoS: {enabled: true}
 memoryQoSLevel: {enabled: true}
 unifiedAnnotations: {enabled: true, allowed: [pids.max]}
 """
+# Longer than the test takes, so that only the resize ends it.
+BOOST_FILE = "/etc/nriplugin-boost.yaml"
+BOOST = "startupBoost: {enabled: true, percent: 300, seconds: 3000}"
 OFF = {"memory-qos.cgroup2.nri.io": "off"}
 IDLE = "idle"
 # A pod without handlers, one with those that go together, and one that is idle.
@@ -69,6 +72,14 @@ CALLS = re.compile(
     r'^kubelet_runtime_operations_total\{operation_type="update_container"\} (\d+)',
     re.M,
 )
+# How often kubelet has gone through a pod, to do what is to be done.
+LOOKS = re.compile(
+    r'^kubelet_pod_worker_duration_seconds_count\{operation_type="(?:sync|update)"\} '
+    r"(\d+)",
+    re.M,
+)
+# How often kubelet is to look at all pods when everything is done.
+LOOKS_AT_THE_END = 3
 # How often kubelet calls the runtime in all steps: once for each of CPU and memory that
 # changes, but not for the request of a whole pod alone.
 CALLS_OF_CONTAINER, CALLS_OF_POD = 9, 8
@@ -134,10 +145,14 @@ def patch_of(name: str, step: Step) -> dict[str, Any]:
 
 
 class Seen(NamedTuple):
-    """The cgroups after each step, and how often kubelet called the runtime."""
+    """The cgroups after each step, and how often kubelet called the runtime.
+
+    `later` counts what it has called since, with every look at the pods.
+    """
 
     levels: dict[str, dict[str, Levels]]
     calls: int
+    later: int
 
 
 class Resizes:
@@ -203,6 +218,19 @@ class Resizes:
         found = CALLS.search(self.cluster.machine.kubelet("metrics"))
         return int(found[1]) if found else 0
 
+    def looks(self) -> int:
+        """Return how often kubelet has looked at any pod."""
+        found = LOOKS.findall(self.cluster.machine.kubelet("metrics"))
+        return sum(map(int, found))
+
+    def have_kubelet_look(self) -> None:
+        """Have kubelet look at all pods, because an annotation has changed."""
+        before = self.looks()
+        self.cluster.kubectl(
+            *("annotate", "pods", "--all", "--overwrite", f"look={before}")
+        )
+        wait_for(self.looks, lambda now: now >= before + len(self._names))
+
     def allocated(self) -> dict[str, Any]:
         """Return the resources that kubelet has on record as allocated, by pod."""
         text = self.cluster.machine.read([ALLOCATED])[ALLOCATED] or ""
@@ -247,7 +275,14 @@ def through_all(resizes: Resizes, *, check: bool) -> Seen:
     for step in STEPS:
         resizes.take(step)
         levels[step.name] = as_expected(resizes) if check else resizes.levels()
-    return Seen(levels, resizes.calls() - calls)
+    # What kubelet does once more, it does now.
+    resizes.have_kubelet_look()
+    done = resizes.calls()
+    for _ in range(LOOKS_AT_THE_END):
+        resizes.have_kubelet_look()
+    later = resizes.calls() - done
+    assert all(map(is_settled, resizes.pods().values()))
+    return Seen(levels, done - calls, later)
 
 
 def as_expected(resizes: Resizes) -> dict[str, Levels]:
@@ -326,16 +361,49 @@ def test_128_mebibytes_are_134217728(
     given = resources(cpu_memory("10m", "128Mi"), cpu_memory("1", "256Mi"))
     with running(node, "--config", CONFIG_FILE):
         cluster.apply(pod("exact", spec(cluster.node, container("app", given))))
-        (made,) = cluster.all_levels(list(cluster.running("exact").values()))
-        assert made.containers["app"]["memory.low"] == "134217728"
+        (made,) = cluster.running("exact").values()
+
+        def becomes(wanted: str) -> None:
+            held = keep_looking(
+                lambda: cluster.levels(made).containers["app"]["memory.low"],
+                lambda low: low == wanted,
+            )
+            assert held == wanted
+
+        becomes("134217728")
         less = resources(cpu_memory("10m", "96Mi"), cpu_memory("1", "256Mi"))
-        patch = {"containers": [{"name": "app", "resources": less}]}
-        resized = cluster.resize("exact", patch)
-        held = keep_looking(
-            lambda: cluster.levels(resized).containers["app"]["memory.low"],
-            lambda low: low == str(96 << 20),
-        )
-        assert held == str(96 << 20)
+        cluster.resize("exact", {"containers": [{"name": "app", "resources": less}]})
+        becomes(str(96 << 20))
+
+
+@each_node
+def test_a_resize_ends_a_boost(
+    node: Machine, seen: dict[bool, Seen], cluster: Cluster
+) -> None:
+    """kubelet resizes a container and a pod whose quotas the plugin has raised.
+
+    Both then have what kubelet asks for: the plugin puts back no value of before.
+    """
+    node.write(BOOST_FILE, BOOST)
+
+    def becomes(quota: str) -> None:
+        def look() -> tuple[str, str]:
+            levels = cluster.levels(made)
+            return levels.pod["cpu.max"], levels.containers["app"]["cpu.max"]
+
+        wanted = quota, quota
+        assert keep_looking(look, lambda held: held == wanted) == wanted
+
+    given = resources(cpu_memory("10m", "64Mi"), cpu_memory("1", "128Mi"))
+    with running(node, "--config", BOOST_FILE):
+        cluster.apply(pod("boosted", spec(cluster.node, container("app", given))))
+        (made,) = cluster.running("boosted").values()
+        becomes("300000 100000")
+        more = resources(cpu_memory("10m", "64Mi"), cpu_memory("1500m", "128Mi"))
+        cluster.resize("boosted", {"containers": [{"name": "app", "resources": more}]})
+        becomes("150000 100000")
+    # The end of the plugin puts nothing back either.
+    becomes("150000 100000")
 
 
 @each_node
@@ -345,6 +413,7 @@ def test_kubelet_does_not_try_again(seen: dict[bool, Seen]) -> None:
     kubelet may call once more if it looks at a container before the runtime has
     answered. A kubelet that is never content calls with every look at a pod.
     """
+    assert (seen[False].later, seen[True].later) == (0, 0)
     without = CALLS_OF_CONTAINER + CALLS_OF_POD
     assert without <= seen[False].calls <= without + len(CONTROL)
     with_plugin = CALLS_OF_CONTAINER * len(ANNOTATIONS) + CALLS_OF_POD
