@@ -34,6 +34,7 @@ UNUSED = {
     *("grpc", "prometheus_client", "nriplugin.daemon.status", "yaml", "msgspec"),
     *("google.protobuf.text_format", "google.protobuf.internal.decoder", "pickle"),
     *("urllib.parse", "ipaddress", "asyncio", "ssl"),
+    *("nriplugin.kube.manifests", "nriplugin.kube.podspec"),
 }
 
 
