@@ -94,15 +94,18 @@ def stop_plugin(faulty: FaultyNode) -> None:
 
 def remove_sockets(faulty: FaultyNode) -> None:
     """The runtime dies, and the directory of its socket with it."""
-    faulty.shell("rm -r /run/nri")
+    faulty.shell("rm -r /var/run/nri")
     kill_runtime(faulty.node)
-    faulty.shell("test -S /run/nri/nri.sock")
+    faulty.shell("test -S /var/run/nri/nri.sock")
 
 
 def jump_clock(faulty: FaultyNode) -> None:
-    """The node's clock is set a day ahead, a day back, and right again."""
-    for days in ("+1", "-2", "+1"):
-        faulty.shell(f"date -s '{days} day' && sleep 1")
+    """The node's clock is set ahead, back, and right again.
+
+    By less than a day, after which containerd forgets what a request has begun.
+    """
+    for hours in (5, -10, 5):
+        faulty.shell(f"date -s '{hours:+} hours' && sleep 1")
 
 
 def fill_disk(faulty: FaultyNode) -> None:
