@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import yaml
 
 from nriplugin.errors import ConfigError
+from nriplugin.plain_documents import ERRORS, LOADER, MAX_DEPTH, plain_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Both are safe loaders; not every build of PyYAML has the faster one, written in C.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-# PyYAML does not catch what its own constructors of dates and numbers raise.
-_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
-
-# PyYAML's composer in C calls itself for every level and has no limit of its own: some
-# ten thousand levels end the process. Manifests have about ten.
-MAX_DEPTH = 100
 # How many values a text may have beyond those it spells out, because of aliases: a few
 # hundred bytes of them can stand for billions of values.
 MAX_ALIASED = 100_000
@@ -78,6 +70,9 @@ def load_documents(content: str | bytes, source: str) -> list[Any]:
         ConfigError: the text is not YAML, a mapping has a key twice, or the text is
             nested too deeply; the message is one line with the place.
     """
+    plain = plain_documents(content)
+    if plain is not None:
+        return plain
     return [document for document, _ in load_documents_and_lines(content, source)]
 
 
@@ -109,12 +104,12 @@ def load_marked_documents(content: str | bytes, source: str) -> list[MarkedDocum
 def _marked(content: str | bytes, source: str) -> Iterator[MarkedDocument]:
     try:
         _refuse_bombs(content, source)
-        loader = _LOADER(content)
+        loader = LOADER(content)
         while loader.check_node():
             node = loader.get_node()
             duplicates = list(_duplicates(node))
             yield MarkedDocument(loader.construct_document(node), node, duplicates)
-    except _ERRORS as exc:
+    except ERRORS as exc:
         raise ConfigError(f"{source}: {_not_yaml(exc)}") from exc
 
 
@@ -165,7 +160,7 @@ def _refuse_bombs(content: str | bytes, source: str) -> None:
     anchors: list[str | None] = []  # of the open collections
     known: dict[str, int] = {}  # how many values an anchor stands for
     aliased = 0
-    for event in yaml.parse(content, Loader=_LOADER):
+    for event in yaml.parse(content, Loader=LOADER):
         if isinstance(event, yaml.ScalarEvent):
             sizes[-1] += 1
             if event.anchor is not None:

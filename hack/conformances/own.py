@@ -37,7 +37,8 @@ def run_tests(
         subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", ""),
-                *sorted(map(str, REPOSITORY.glob(f"{directory}/{files}"))),
+                f"--config-file={REPOSITORY / 'pyproject.toml'}",
+                *sorted(map(str, (REPOSITORY / directory).glob(files))),
                 f"--junitxml={report}",
             ],
             cwd=REPOSITORY,

@@ -215,6 +215,11 @@ SUITES = {
             "test_kubernetes_capacity.py",
         ),
         _own(
+            "own-podgroups",
+            "PodGroup objects of a real API server, and the pods of one",
+            "test_kubernetes_podgroups.py",
+        ),
+        _own(
             "own-churn",
             "a hundred pods come and go, beside 50 daemon-reloads and restarts",
             "test_kubernetes_churn.py",

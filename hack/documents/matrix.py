@@ -72,6 +72,7 @@ ROWS = {
         "resizes in place": "kubernetes/test_kubernetes_resize.py",
         "kubelet's MemoryQoS": "kubernetes/test_kubernetes_memory_qos.py",
         "`nriplugin capacity`": "kubernetes/test_kubernetes_capacity.py",
+        "PodGroup objects of the API server": "kubernetes/test_kubernetes_podgroups.py",
         "pods come and go while systemd reloads": "kubernetes/test_kubernetes_churn.py",
     },
 }

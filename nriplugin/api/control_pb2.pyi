@@ -935,6 +935,7 @@ class ContainerWhy(google.protobuf.message.Message):
     AT_RUN_TIME_FIELD_NUMBER: builtins.int
     VERDICTS_FIELD_NUMBER: builtins.int
     NOT_TOLD_FIELD_NUMBER: builtins.int
+    SENT_FIELD_NUMBER: builtins.int
     id: builtins.str
     namespace: builtins.str
     pod: builtins.str
@@ -970,6 +971,10 @@ class ContainerWhy(google.protobuf.message.Message):
     def verdicts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ContainerVerdict]:
         """What holds the container back, the main reason first; empty unless asked for."""
 
+    @property
+    def sent(self) -> Global___ContainerNumbers:
+        """what `numbers` says; absent if it is not known"""
+
     def __init__(
         self,
         *,
@@ -990,10 +995,55 @@ class ContainerWhy(google.protobuf.message.Message):
         at_run_time: collections.abc.Iterable[builtins.str] | None = ...,
         verdicts: collections.abc.Iterable[Global___ContainerVerdict] | None = ...,
         not_told: builtins.str = ...,
+        sent: Global___ContainerNumbers | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["advice", b"advice", "at_run_time", b"at_run_time", "cgroup", b"cgroup", "container", b"container", "decided_at", b"decided_at", "files", b"files", "id", b"id", "namespace", b"namespace", "not_told", b"not_told", "numbers", b"numbers", "pod", b"pod", "qos_class", b"qos_class", "reason", b"reason", "rule", b"rule", "skipped", b"skipped", "state", b"state", "verdicts", b"verdicts"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["sent", b"sent"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["advice", b"advice", "at_run_time", b"at_run_time", "cgroup", b"cgroup", "container", b"container", "decided_at", b"decided_at", "files", b"files", "id", b"id", "namespace", b"namespace", "not_told", b"not_told", "numbers", b"numbers", "pod", b"pod", "qos_class", b"qos_class", "reason", b"reason", "rule", b"rule", "sent", b"sent", "skipped", b"skipped", "state", b"state", "verdicts", b"verdicts"]) -> None: ...
 
 Global___ContainerWhy: typing_extensions.TypeAlias = ContainerWhy
+
+@typing.final
+class ContainerNumbers(google.protobuf.message.Message):
+    """The numbers that kubelet sent for a container; one that is absent was not sent."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SHARES_FIELD_NUMBER: builtins.int
+    QUOTA_US_FIELD_NUMBER: builtins.int
+    PERIOD_US_FIELD_NUMBER: builtins.int
+    MEMORY_LIMIT_BYTES_FIELD_NUMBER: builtins.int
+    MEMORY_REQUEST_BYTES_FIELD_NUMBER: builtins.int
+    shares: builtins.int
+    quota_us: builtins.int
+    period_us: builtins.int
+    memory_limit_bytes: builtins.int
+    memory_request_bytes: builtins.int
+    """Kubelet sends no memory request. This one is that of its checkpoint, or follows from
+    the class of the pod, or is estimated; absent if it is not known.
+    """
+    def __init__(
+        self,
+        *,
+        shares: builtins.int | None = ...,
+        quota_us: builtins.int | None = ...,
+        period_us: builtins.int | None = ...,
+        memory_limit_bytes: builtins.int | None = ...,
+        memory_request_bytes: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_memory_limit_bytes", b"_memory_limit_bytes", "_memory_request_bytes", b"_memory_request_bytes", "_period_us", b"_period_us", "_quota_us", b"_quota_us", "_shares", b"_shares", "memory_limit_bytes", b"memory_limit_bytes", "memory_request_bytes", b"memory_request_bytes", "period_us", b"period_us", "quota_us", b"quota_us", "shares", b"shares"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_memory_limit_bytes", b"_memory_limit_bytes", "_memory_request_bytes", b"_memory_request_bytes", "_period_us", b"_period_us", "_quota_us", b"_quota_us", "_shares", b"_shares", "memory_limit_bytes", b"memory_limit_bytes", "memory_request_bytes", b"memory_request_bytes", "period_us", b"period_us", "quota_us", b"quota_us", "shares", b"shares"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_memory_limit_bytes", b"_memory_limit_bytes"]) -> typing.Literal["memory_limit_bytes"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_memory_request_bytes", b"_memory_request_bytes"]) -> typing.Literal["memory_request_bytes"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_period_us", b"_period_us"]) -> typing.Literal["period_us"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_quota_us", b"_quota_us"]) -> typing.Literal["quota_us"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_shares", b"_shares"]) -> typing.Literal["shares"] | None: ...
+
+Global___ContainerNumbers: typing_extensions.TypeAlias = ContainerNumbers
 
 @typing.final
 class ContainerVerdict(google.protobuf.message.Message):

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nriplugin.cli.capacity_daemon import decided_files
 from nriplugin.cli.capacity_document import capacity_document
 from nriplugin.cli.capacity_page import draw_differences, draw_report
-from nriplugin.cli.capacity_pods import (
-    NodeToAsk,
-    decided_files,
-    given_pods,
-    pods_of_node,
-)
+from nriplugin.cli.capacity_pods import NodeToAsk, given_pods, pods_of_node
 from nriplugin.cli.capacity_sources import driver_of, find_capacity, find_settings
 from nriplugin.cli.container_names import ContainersOfDaemon
 from nriplugin.cli.control_client import add_control_argument
@@ -139,6 +135,7 @@ def _builder(
     else:
         asked = NodeToAsk(
             args.host_root or "/",
+            kubelet.root_dir,
             kubelet.runtime_endpoint,
             found.capacity.capacity.get("memory", 0),
             ContainersOfDaemon(args),

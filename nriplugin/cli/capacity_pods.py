@@ -3,19 +3,27 @@
 kubelet's checkpoint has what containers were given, the runtime their names and IDs and
 what the checkpoint lacks. Without a checkpoint, as before Kubernetes 1.33, all is from
 the runtime. Where no runtime answers, as in a pod of nriplugin, a running daemon is
-asked for the names.
+asked: for the names, and without a checkpoint for all that it knows.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.walk import walk
+from nriplugin.cli.capacity_daemon import (
+    containers_of_daemon,
+    pods_of_daemon,
+    with_names,
+)
 from nriplugin.cli.capacity_files import read_objects
 from nriplugin.errors import CgroupError, ConfigError, RPCError
-from nriplugin.kube.api_objects import ActivePod, RunningContainer, read_active_pods
+from nriplugin.kube.api_objects import (
+    POD,
+    ActivePod,
+    kinds_of,
+    read_active_pods,
+)
 from nriplugin.kube.checkpoint_pods import CHECKPOINT, checkpoint_pods
 from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.runtime_pods import complete_pod, pod_of_runtime, with_class
@@ -24,18 +32,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterable, Mapping
 
-    from nriplugin.api import control_pb2 as control
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.cli.container_names import ContainersOfDaemon
     from nriplugin.kube.runtime_pods import RuntimePod
-
-# The states of containers whose files hold decisions of nriplugin's.
-_IN_FORCE = ("managed", "adopted", "drifted")
-_SCHEMES = {
-    "cri-containerd": "containerd",
-    "crio": "cri-o",
-    "docker": "docker",
-}
 
 
 class FoundPods(NamedTuple):
@@ -49,6 +48,7 @@ class NodeToAsk(NamedTuple):
     """Where to ask for pods that are not given; `tree` is None if there is none."""
 
     host_root: str
+    kubelet_root: str
     runtime_endpoint: str  # the CRI socket that kubelet is told of, or empty
     memory_bytes: int
     daemon: ContainersOfDaemon
@@ -60,11 +60,23 @@ def given_pods(args: argparse.Namespace, node: str | None) -> FoundPods:
     """Return the pods in the files of --pods.
 
     Raises:
-        ConfigError: a file cannot be read, or a pod is malformed.
+        ConfigError: a file cannot be read, has objects and no pods among them, or has a
+            pod that is malformed.
     """
-    documents = [one for path in args.pods for one in read_objects(path, "--pods")]
-    pods = read_active_pods(documents, node)
-    return FoundPods(pods, f"pods: {', '.join(args.pods)}")
+    pods: list[ActivePod] = []
+    sources = []
+    for path in args.pods:
+        documents = read_objects(path, "--pods")
+        kinds = kinds_of(documents)
+        others = ", ".join(sorted({*kinds} - {POD}))
+        if kinds and POD not in kinds:
+            raise ConfigError(f"{path}: {others}, expected objects of kind {POD}")
+        try:
+            pods += read_active_pods(documents, node)
+        except ConfigError as exc:
+            raise ConfigError(f"{path}: {exc}") from exc
+        sources.append(f"{path} (without {others})" if others else path)
+    return FoundPods(pods, f"pods: {', '.join(sources)}")
 
 
 def pods_of_node(node: NodeToAsk) -> FoundPods:
@@ -74,11 +86,13 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
     ended pods there for as long as the API server has them.
 
     Raises:
-        ConfigError: there are neither a checkpoint nor a runtime that answers.
+        ConfigError: there are neither a checkpoint nor a runtime or a daemon that
+            answers.
     """
     classes = _classes(node)
     places = classes or {}
-    path = f"{node.host_root.rstrip('/')}{CHECKPOINT}"
+    root = f"{node.host_root.rstrip('/')}/{node.kubelet_root.strip('/')}"
+    path = f"{root}/{CHECKPOINT}"
     missing = ""
     objects: list[dict[str, Any]] = []
     try:
@@ -87,11 +101,15 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
     except OSError as exc:
         missing = f"{path}: {exc.strerror}"
     known, silence = _ask_runtime(node, {} if missing else _allocated(objects))
+    told = False
     if missing and silence:
-        raise ConfigError(
-            f"pods: {missing}; {silence}; expected --pods PODS.yaml, or to run as root "
-            "on a node with kubelet"
-        )
+        known = {} if node.tree is None else _known_to_daemon(node, node.tree)
+        if not known:
+            raise ConfigError(
+                f"pods: {missing}; {silence}; no daemon knows one; expected --pods "
+                "PODS.yaml, or to run as root on a node with kubelet"
+            )
+        told = True
     if missing:
         objects = [
             pod_of_runtime(one, places.get(uid), node.memory_bytes)
@@ -105,32 +123,27 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
             if classes is None or _uid(one) in classes
         ]
     pods = read_active_pods([_in_class(one, places) for one in objects], None)
-    if missing:
+    if told:
+        source = (
+            "the daemon, without overhead, containers that have ended, and memory "
+            f"requests that it does not know: {missing}; {silence}"
+        )
+    elif missing:
         source = "the runtime; memory requests are estimated from OOM scores"
     elif not silence:
         source = f"{path}; names, overhead and init containers are the runtime's"
     else:
         source = f"{path}, without overhead and init containers: {silence}"
         if node.tree is not None:
-            named = node.daemon.get(_ids(node.tree, node.kubepods))
-            pods = _with_names(pods, named.values())
+            named = containers_of_daemon(node.daemon, node.tree, node.kubepods)
+            pods = with_names(pods, named)
             source += "; names are the daemon's" if named else ""
     return FoundPods(pods, f"pods: {source}")
 
 
-def decided_files(
-    daemon: ContainersOfDaemon, tree: Tree, kubepods: str
-) -> dict[str, dict[str, str]]:
-    """Return the files that a running daemon has decided about, by the cgroup.
-
-    Those of a container hold what nriplugin decided, not what kubelet sent. What was
-    only decided for show is left out.
-    """
-    return {
-        one.cgroup: {file.file: file.decided for file in one.files if file.decided}
-        for one in daemon.get(_ids(tree, kubepods)).values()
-        if one.state in _IN_FORCE
-    }
+def _known_to_daemon(node: NodeToAsk, tree: Tree) -> dict[str, RuntimePod]:
+    found = containers_of_daemon(node.daemon, tree, node.kubepods)
+    return {pod.uid: pod for pod in pods_of_daemon(found)}
 
 
 def _uid(pod: Mapping[str, Any]) -> str:
@@ -194,49 +207,3 @@ def _ask_runtime(
             continue
         return {pod.uid: pod for pod in found}, ""
     return {}, silence
-
-
-def _ids(tree: Tree, kubepods: str) -> list[str]:
-    try:
-        found = list(walk(tree, kubepods))
-    except CgroupError:
-        return []
-    return [
-        one.identity.container_id
-        for one in found
-        if one.identity.container_id and not one.identity.inner
-    ]
-
-
-def _with_names(
-    pods: list[ActivePod], known: Iterable[control.ContainerWhy]
-) -> list[ActivePod]:
-    """Return pods with the names and container IDs that the daemon knows."""
-    by_uid: dict[str, list[control.ContainerWhy]] = {}
-    running: dict[str, dict[str, RunningContainer]] = {}
-    for one in known:
-        place = identify(one.cgroup)
-        if place is None or place.pod_uid is None:
-            continue
-        by_uid.setdefault(place.pod_uid, []).append(one)
-        scheme = _SCHEMES.get(place.runtime or "", "")
-        found = running.setdefault(place.pod_uid, {})
-        found[one.container] = RunningContainer(scheme, one.id)
-    named = []
-    for pod in pods:
-        uid = pod.pod.uid
-        if uid in by_uid:
-            first = by_uid[uid][0]
-            manifest = pod.pod._replace(name=first.pod, namespace=first.namespace)
-            named.append(ActivePod(manifest, _once(running[uid], by_uid[uid])))
-        else:
-            named.append(pod)
-    return named
-
-
-def _once(
-    running: Mapping[str, RunningContainer], known: list[control.ContainerWhy]
-) -> dict[str, RunningContainer]:
-    """Return containers whose name only one container has: a restart leaves two."""
-    counts = Counter(one.container for one in known)
-    return {name: one for name, one in running.items() if counts[name] == 1}

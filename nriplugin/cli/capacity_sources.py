@@ -14,6 +14,7 @@ from nriplugin.kube.api_objects import (
     read_node,
 )
 from nriplugin.kube.capacity import HUGEPAGES, node_capacity
+from nriplugin.kube.kubelet_merge import ROOT
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.quantity import parse
 from nriplugin.node.kubelet import read_kubelet
@@ -33,6 +34,7 @@ class FoundSettings(NamedTuple):
     source: str
     problems: tuple[str, ...] = ()
     runtime_endpoint: str = ""  # the CRI socket that kubelet is told of
+    root_dir: str = ROOT
 
 
 class FoundCapacity(NamedTuple):
@@ -66,6 +68,7 @@ def find_settings(args: argparse.Namespace, node: DetectedNode) -> FoundSettings
         f"kubelet's settings: {sources}",
         found.problems,
         found.settings.runtime_endpoint,
+        found.settings.root_dir,
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cli.amount_texts import short_amount
 from nriplugin.cli.printing import printable
+from nriplugin.kube.capacity import hugepages_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,6 +148,9 @@ class _Panel:
         ):
             if amounts.get(self._name):
                 yield label, amounts[self._name]
+        huge = hugepages_bytes(found.capacity) if self._name == "memory" else 0
+        if huge:
+            yield "huge pages", huge
 
     def _class_boxes(self) -> Iterator[_Box]:
         start = 0

@@ -178,7 +178,7 @@ def draw_group(page: Page, group: GroupObject) -> None:
     facts = [
         ("min members", str(group.min_member)),
         ("of tasks", joined(group.min_task_member)),
-        ("min resources", joined(group.min_resources)),
+        ("min resources", _min_resources(group)),
         ("queue", group.queue),
         ("priority class", group.priority_class or "none"),
         ("phase", group.phase),
@@ -187,3 +187,9 @@ def draw_group(page: Page, group: GroupObject) -> None:
         facts.append(("made for", f"the Volcano Job {group.job}"))
     page.table(facts, indent=2)
     page.text("")
+
+
+def _min_resources(group: GroupObject) -> str:
+    if group.job:
+        return "not computed: Volcano's versions sum them differently"
+    return joined(group.min_resources)

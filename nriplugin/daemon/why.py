@@ -143,6 +143,21 @@ class _ContainerReasons:
             at_run_time=said_by_policies(self._lifecycle, entry),
             verdicts=judged.verdicts,
             not_told=judged.not_told,
+            sent=self._sent(),
+        )
+
+    def _sent(self) -> control.ContainerNumbers | None:
+        """Return the numbers that kubelet sent; None if they are not known."""
+        given = self._given
+        if given is None:
+            return None
+        quota, limit = given.quota_us, given.memory_limit_bytes
+        return control.ContainerNumbers(
+            shares=given.shares,
+            quota_us=quota if isinstance(quota, int) else None,
+            period_us=given.period_us,
+            memory_limit_bytes=limit if isinstance(limit, int) else None,
+            memory_request_bytes=self._lifecycle.jobs.memory_request_of(self._entry),
         )
 
     def _file_names(self) -> list[str]:

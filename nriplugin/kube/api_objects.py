@@ -13,7 +13,15 @@ from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import read_amounts
 from nriplugin.kube.manifests import ManifestPod, read_manifests
 
+POD = "Pod"
 _ENDED = ("Succeeded", "Failed")
+# The condition of a pod with a resize that kubelet has not taken up.
+_WAITING = "PodResizePending"
+# The containers in a specification, and what the status says about them.
+_CONTAINERS = {
+    "initContainers": "initContainerStatuses",
+    "containers": "containerStatuses",
+}
 
 
 class NodeObject(NamedTuple):
@@ -68,20 +76,63 @@ def read_active_pods(documents: list[Any], node: str | None) -> list[ActivePod]:
     """
     pods = []
     for one in _items(documents):
-        if one.get("kind", "Pod") != "Pod":
+        if _kind(one) != POD:
             continue
         status = _mapping(one.get("status"))
         assigned = _mapping(one.get("spec")).get("nodeName")
         if status.get("phase") in _ENDED or (node and assigned not in (None, node)):
             continue
-        (pod,) = read_manifests([{**one, "kind": "Pod"}]).pods
+        given = {**one, "kind": POD, "spec": _spec_in_force(one.get("spec"), status)}
+        (pod,) = read_manifests([given]).pods
         pods.append(ActivePod(pod, dict(_running(status))))
     return pods
 
 
+def _spec_in_force(spec: object, status: Mapping[str, Any]) -> object:
+    """Return a pod's specification with the resources that it has.
+
+    They are others than it asks for while a resize waits for room on the node, or can
+    never have it: kubelet has allocated the earlier ones.
+    """
+    waits = any(
+        _mapping(one).get("type") == _WAITING and _mapping(one).get("status") == "True"
+        for one in _list(status.get("conditions"))
+    )
+    if not waits or not isinstance(spec, Mapping):
+        return spec
+    found = dict(spec)
+    if "resources" in spec and status.get("resources") is not None:
+        found["resources"] = status["resources"]
+    for field, statuses in _CONTAINERS.items():
+        has = {
+            _mapping(one).get("name"): _mapping(one).get("resources")
+            for one in _list(status.get(statuses))
+        }
+        if isinstance(spec.get(field), list):
+            found[field] = [
+                {**one, "resources": has[one["name"]]}
+                if isinstance(one, Mapping) and has.get(one.get("name")) is not None
+                else one
+                for one in spec[field]
+            ]
+    return found
+
+
+def kinds_of(documents: list[Any]) -> list[str]:
+    """Return the kind of each object; items of a list may have none, and are pods."""
+    return [_kind(one) for one in _items(documents)]
+
+
+def _kind(content: Mapping[str, Any]) -> str:
+    """Return what an object is, such as Pod or Deployment.apps, as kubectl names it."""
+    kind = str(content.get("kind", POD))
+    group, slash, _ = str(content.get("apiVersion", "")).partition("/")
+    return f"{kind}.{group}" if slash else kind
+
+
 def _running(status: Mapping[str, Any]) -> Iterator[tuple[str, RunningContainer]]:
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for one in status.get(field) or ():
+    for field in _CONTAINERS.values():
+        for one in _list(status.get(field)):
             state = _mapping(_mapping(one).get("state"))
             runtime, found, id_ = str(_mapping(one).get("containerID")).partition("://")
             if found and "running" in state:
@@ -103,3 +154,7 @@ def _items(documents: list[Any]) -> Iterator[Mapping[str, Any]]:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 PIDS = "pid"
 HUGEPAGES = "hugepages-"
-MAX_CPUS = 1 << 16
 
 # The signals of evictionHard that reserve something, and of which resource.
 _SIGNALS = {
@@ -63,10 +62,6 @@ def node_capacity(capacity: Amounts, settings: KubeletCapacitySettings) -> NodeC
     }
     system = _reserved(settings.system_reserved, "systemReserved")
     kube = _reserved(settings.kube_reserved, "kubeReserved")
-    if settings.reserved_cpus:
-        # The kubelet then overwrites both reservations of CPU.
-        system["cpu"] = parse(count_cpus(settings.reserved_cpus))
-        kube.pop("cpu", None)
     eviction = _hard_eviction(settings.eviction_hard, total)
     enforced, reported = {}, {}
     for name, amount in total.items():
@@ -95,23 +90,17 @@ def node_capacity(capacity: Amounts, settings: KubeletCapacitySettings) -> NodeC
     )
 
 
-def count_cpus(cpus: str) -> int:
-    """Return how many CPUs a list such as `0-3,8` names.
+def hugepages_name(page_bytes: int) -> str:
+    """Return the resource of huge pages of a size, such as hugepages-2Mi."""
+    for power, suffix in ((30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if page_bytes % (1 << power) == 0:
+            return f"{HUGEPAGES}{page_bytes >> power}{suffix}"
+    return f"{HUGEPAGES}{page_bytes}"
 
-    Raises:
-        ConfigError: not a list of CPUs.
-    """
-    found: set[int] = set()
-    for part in cpus.split(","):
-        first, dash, last = part.strip().partition("-")
-        ends = (first, last if dash else first)
-        if not all(end.isascii() and end.isdigit() and len(end) < 7 for end in ends):
-            raise ConfigError(f"reservedSystemCPUs: {cpus!r}, expected one as 0-3,8")
-        low, high = int(ends[0]), int(ends[1])
-        if not low <= high < MAX_CPUS:
-            raise ConfigError(f"reservedSystemCPUs: {cpus!r}, expected one as 0-3,8")
-        found.update(range(low, high + 1))
-    return len(found)
+
+def hugepages_bytes(amounts: Mapping[str, int]) -> int:
+    """Return the memory in huge pages of all sizes."""
+    return sum(amounts[name] for name in amounts if name.startswith(HUGEPAGES))
 
 
 def _reserved(given: Mapping[str, str], field: str) -> dict[str, Fraction]:

@@ -16,6 +16,7 @@ from nriplugin.convert.curves import MIN_SHARES
 from nriplugin.kube.capacity import PIDS
 from nriplugin.kube.cgroup_values import CgroupValues
 from nriplugin.kube.kubelet import milli_cpu_to_shares
+from nriplugin.kube.kubelet_values import QOS_RESERVED, SYSTEMD
 from nriplugin.kube.memory_reservation import burstable_files, kubepods_files
 from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.pod_sums import memory_bytes, milli_cpu, pod_limits, pod_requests
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from nriplugin.kube.capacity import NodeCapacity
     from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
     from nriplugin.kube.manifests import ManifestPod
-
-# The feature gate without which the kubelet does not look at qosReserved.
-QOS_RESERVED = "QOSReserved"
 
 
 class CapacityLevel(StrEnum):
@@ -96,7 +94,7 @@ def capacity_tree(
     reserved = tuple(_reserved_cgroups(node, settings))
     if not settings.cgroups_per_qos:
         return CapacityTree(None, reserved)
-    root = (*cgroup_components(settings.cgroup_root), KUBEPODS)
+    root = (*path_components(settings.cgroup_root), KUBEPODS)
     by_class: dict[QOSClass, list[CapacityCgroup]] = {qos: [] for qos in QOSClass}
     for pod in pods:
         one = _pod_cgroup(pod, node, settings, root, swap_bytes)
@@ -141,13 +139,21 @@ def qos_memory_limits(
     return burstable_limit, burstable_limit - burstable * percent // 100
 
 
-def cgroup_components(path: str) -> tuple[str, ...]:
-    """Return the components of a cgroup that is given as a path or as a slice."""
-    last = path.rstrip("/").rpartition("/")[2]
-    if last.endswith(SLICE):
-        stem = last.removesuffix(SLICE)
-        return tuple(part.replace("_", "-") for part in stem.split("-") if part)
+def path_components(path: str) -> tuple[str, ...]:
+    """Return the components of a path, such as that of cgroupRoot."""
     return tuple(part for part in path.split("/") if part)
+
+
+def reserved_components(path: str, driver: str | None) -> tuple[str, ...]:
+    """Return the components of a cgroup of reserved resources.
+
+    With systemd, the kubelet reads the last part of the path as the name of a slice,
+    with or without its ending. Otherwise it is a path, also one of a slice of systemd.
+    """
+    if driver != SYSTEMD:
+        return path_components(path)
+    name = path.rstrip("/").rpartition("/")[2].removesuffix(SLICE)
+    return tuple(part.replace("_", "-") for part in name.split("-") if part)
 
 
 def _reserved_cgroups(
@@ -170,7 +176,7 @@ def _reserved_cgroups(
         yield CapacityCgroup(
             level=CapacityLevel.NODE,
             name=name,
-            components=cgroup_components(path),
+            components=reserved_components(path, settings.driver),
             requests=CpuAndMemory(used.get("cpu", 0), used.get("memory", 0)),
             limits=CpuAndMemory(memory_bytes=used.get("memory", 0)),
             values=_node_values(used, unified),

@@ -13,7 +13,7 @@ from typing import Any
 
 from nriplugin.errors import ConfigError
 
-CHECKPOINT = "/var/lib/kubelet/allocated_pods_state"
+CHECKPOINT = "allocated_pods_state"  # below kubelet's root
 
 
 def checkpoint_pods(text: str | bytes, source: str) -> list[dict[str, Any]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nriplugin.kube.kubelet_values import CUSTOM_PERIOD, MEMORY_QOS, QOS_RESERVED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -58,13 +60,13 @@ def _cgroups(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _gates(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     gates = found.get("featureGates", {})
-    if found.get("qosReserved") and not gates.get("QOSReserved"):
+    if found.get("qosReserved") and not gates.get(QOS_RESERVED):
         yield "qosReserved", "no effect, expected the feature gate QOSReserved on"
     period = found.get("cpuCFSQuotaPeriod", 100_000)
-    if period != 100_000 and not gates.get("CustomCPUCFSQuotaPeriod"):
+    if period != 100_000 and not gates.get(CUSTOM_PERIOD):
         text = f"{period}us, expected the feature gate CustomCPUCFSQuotaPeriod on"
         yield "cpuCFSQuotaPeriod", text
-    if gates.get("MemoryQoS") is not False:
+    if gates.get(MEMORY_QOS) is not False:
         return
     factor = found.get("memoryThrottlingFactor")
     if factor not in (None, _FORMER_FACTOR):

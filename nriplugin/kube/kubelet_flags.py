@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Not fields of a configuration file; the flags have no equal there.
 CONFIG = "--config"
 CONFIG_DIR = "--config-dir"
+ROOT_DIR = "--root-dir"
 
 # Go's strconv.ParseBool.
 _TRUTH = {
@@ -75,6 +76,7 @@ def _gates(value: str) -> dict[str, object]:
 FLAGS: dict[str, tuple[str, Callable[[str], object]]] = {
     CONFIG: (CONFIG, _text),
     CONFIG_DIR: (CONFIG_DIR, _text),
+    ROOT_DIR: (ROOT_DIR, _text),
     "--container-runtime-endpoint": ("containerRuntimeEndpoint", _text),
     "--cgroup-root": ("cgroupRoot", _text),
     "--cgroups-per-qos": ("cgroupsPerQOS", _truth),

@@ -15,6 +15,7 @@ from nriplugin.convert.cpu_list import parse_cpus
 from nriplugin.errors import ConfigError
 from nriplugin.kube import kubelet_values as values
 from nriplugin.kube.kubelet_checks import contradictions
+from nriplugin.kube.kubelet_flags import ROOT_DIR
 from nriplugin.kube.kubelet_settings import EVICTION_HARD, KubeletCapacitySettings
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from nriplugin.kube.kubelet_config import KubeletSettings, KubeletValue
 
 DEFAULT = "default"
-MEMORY_QOS = "MemoryQoS"
-QOS_RESERVED = "QOSReserved"
+ROOT = "/var/lib/kubelet"
 GATES = "featureGates"
 EVICTION = "evictionHard"
 SWAP = "memorySwap"
@@ -54,7 +54,12 @@ MAPPINGS: dict[str, tuple[str, Callable[[object, str, str], object]]] = {
     EVICTION: ("eviction_hard", values.threshold),
     GATES: ("feature_gates", values.gate),
 }
-OTHERS = ("mergeDefaultEvictionSettings", "containerRuntimeEndpoint")
+# What is read beside the settings about capacity.
+OTHERS: dict[str, Callable[[object, str], object]] = {
+    "mergeDefaultEvictionSettings": values.truth,
+    "containerRuntimeEndpoint": values.text,
+    ROOT_DIR: values.text,
+}
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class MergedKubeletSettings:
     capacity: KubeletCapacitySettings
     # The CRI socket at which the kubelet expects its runtime; "" if not configured.
     runtime_endpoint: str
+    root_dir: str  # where the kubelet keeps its files
     # By the names of the configuration file, such as `cgroupDriver`, and
     # `systemReserved.cpu` for the keys of a mapping. What is at its default is absent.
     places: Mapping[str, str]
@@ -133,9 +139,7 @@ class _Merge:
                 del self.places[place]
 
     def _set(self, name: str, given: KubeletValue) -> None:
-        _, read = SCALARS.get(name, ("", None))
-        if read is None:
-            read = values.text if name == "containerRuntimeEndpoint" else values.truth
+        read = SCALARS[name][1] if name in SCALARS else OTHERS[name]
         try:
             value = read(_plain(given.value), name)
         except ConfigError as exc:
@@ -158,7 +162,7 @@ class _Merge:
                 self.places.pop(where, None)
                 continue
             try:
-                mapping[key] = self._read(name, key, _plain(one.value))
+                mapping[key] = self._read(name, key, one.value)
             except ConfigError as exc:
                 self.problems.append(f"{one.place}: {exc}")
             else:
@@ -180,17 +184,18 @@ class _Merge:
         # A drop-in may have removed the thresholds; the defaults do not come back then.
         attributes["eviction_hard"] = self.found.get(EVICTION, {})
         gates = self.found.get(GATES, {})
-        attributes["memory_qos"] = gates.get(MEMORY_QOS, True)
+        attributes["memory_qos"] = gates.get(values.MEMORY_QOS, True)
         attributes["cgroup_root"] = self.found.get("cgroupRoot") or "/"
         if behavior := self.found.get(SWAP, {}).get(BEHAVIOR):
             attributes["swap_behavior"] = behavior
         self.problems += contradictions(self.found, self.places)
-        if not gates.get(QOS_RESERVED, False):
+        if not gates.get(values.QOS_RESERVED, False):
             attributes.pop("qos_reserved", None)
         self._reserve_cpus(attributes)
         return MergedKubeletSettings(
             KubeletCapacitySettings(**attributes),
             self.found.get("containerRuntimeEndpoint", ""),
+            self.found.get(ROOT_DIR) or ROOT,
             self.places,
             tuple(self.problems),
         )

@@ -16,7 +16,8 @@ from nriplugin.kube.quantity import parse
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-DRIVERS = ("cgroupfs", "systemd")
+SYSTEMD = "systemd"
+DRIVERS = ("cgroupfs", SYSTEMD)
 POLICIES = ("None", "TieredReservation")
 SWAP_BEHAVIORS = ("NoSwap", "LimitedSwap")
 RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
@@ -39,8 +40,13 @@ SIGNALS = (
     "containerfs.inodesFree",
     "pid.available",
 )
+# The feature gates that are read.
+MEMORY_QOS = "MemoryQoS"
+QOS_RESERVED = "QOSReserved"
+CUSTOM_PERIOD = "CustomCPUCFSQuotaPeriod"
+GATES = (MEMORY_QOS, QOS_RESERVED, CUSTOM_PERIOD)
 # How alike a name has to be to one that is known to be taken for a misspelling of it.
-# No two names of fields, and no two of flags, of the kubelet are that much alike.
+# No two names of fields, of flags or of gates of the kubelet are that much alike.
 _ALIKE = 0.8
 # A duration of Go: numbers with units, without a sign.
 _UNITS_NS = {
@@ -99,7 +105,8 @@ def cpus(value: object, field: str) -> str:
     """Read a list of CPUs, which is kept as it was written."""
     given = text(value, field)
     try:
-        if ":" in given:  # a stride, which the kernel knows and the kubelet does not
+        # The kernel knows a stride and skips an empty part, and the kubelet does not.
+        if ":" in given or (given and "" in given.split(",")):
             raise ValueError(given)
         parse_cpus(given)
     except ValueError:
@@ -179,7 +186,9 @@ def threshold(value: object, field: str, name: str) -> str:
 
 
 def gate(value: object, field: str, name: str) -> bool:
-    """Read whether a feature is on."""
+    """Read whether a feature is on; of other gates, only misspellings are refused."""
+    if name not in GATES and (meant := misspelt(name, GATES)):
+        _refuse(name, field, meant)
     return truth(value, f"{field}.{name}")
 
 

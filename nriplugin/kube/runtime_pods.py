@@ -30,6 +30,7 @@ UNKNOWN_INIT = "(ended)"
 class RuntimeContainer(NamedTuple):
     """A container; its numbers are None if the runtime was not asked for them.
 
+    `memory_request` is in bytes; where it is None, the OOM score gives an estimate.
     `created` is when the first container of this name in the pod was created, and
     `finished` when the last one ended, in nanoseconds; 0 if it has not, or is not known
     to have.
@@ -42,6 +43,7 @@ class RuntimeContainer(NamedTuple):
     finished: int = 0
     numbers: Resources | None = None
     oom_score_adj: int | None = None
+    memory_request: int | None = None
 
 
 class RuntimePod(NamedTuple):
@@ -204,8 +206,8 @@ def _resources(
         return {"limits": limits} if limits else {}
     if cpu_request or cpu_limit:
         requests["cpu"] = cpu_request or "0"
-    least = 0
-    if one.oom_score_adj is not None and memory_capacity:
+    least = one.memory_request or 0
+    if one.memory_request is None and one.oom_score_adj is not None and memory_capacity:
         least, _ = request_range(one.oom_score_adj, memory_capacity) or (0, 0)
     if least or "memory" in limits:
         requests["memory"] = str(min(least, int(limits.get("memory", least))))

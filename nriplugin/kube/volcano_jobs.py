@@ -15,6 +15,7 @@ from nriplugin.kube.podgroup import (
     GROUP_KEYS,
     INDEX_KEYS,
     JOB_KEYS,
+    NUMA_POLICY_KEYS,
     PREEMPTABLE_KEY,
     QUEUE_KEYS,
     REVOCABLE_ZONE_KEY,
@@ -26,15 +27,18 @@ from nriplugin.kube.templates import MAX_TEMPLATES, Template, stated_replicas
 
 API_GROUP = "batch.volcano.sh"
 NAMESPACE_KEY = "volcano.sh/job-namespace"
+RETRY_KEY = "volcano.sh/job-retry-count"
+PARTITION_KEY = "volcano.sh/partition-id"
 DEFAULT_QUEUE = "default"
 
+# Of both, the controller copies the first alone.
+_BUDGETS = ("volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable")
 # What the controller copies from the Job to its pods, if the Job has it.
 _COPIED_ANNOTATIONS = (
     PREEMPTABLE_KEY,
     "volcano.sh/cooldown-time",
     REVOCABLE_ZONE_KEY,
-    "volcano.sh/jdb-min-available",
-    "volcano.sh/jdb-max-unavailable",
+    *_BUDGETS,
 )
 _COPIED_LABELS = (PREEMPTABLE_KEY, "volcano.sh/cooldown-time")
 
@@ -69,13 +73,17 @@ def task_pods(job: Mapping[str, Any], name: str, uid: str, where: str) -> list[T
         raise ConfigError(
             f"{where}: spec.tasks: {len(tasks)} tasks, expected at most {MAX_TEMPLATES}"
         )
-    metadata = _mapping(job.get("metadata"))
+    metadata, status = _mapping(job.get("metadata")), _mapping(job.get("status"))
+    copied = _copied(metadata.get("annotations"), _COPIED_ANNOTATIONS)
+    if _BUDGETS[0] in copied:
+        copied.pop(_BUDGETS[1], None)
     of_job = {
         GROUP_KEYS[0]: group_of_job(name, uid),
         JOB_KEYS[0]: name,
         QUEUE_KEYS[0]: str(spec.get("queue") or DEFAULT_QUEUE),
-        VERSION_KEYS[0]: str(_mapping(job.get("status")).get("version") or 0),
-        **_copied(metadata.get("annotations"), _COPIED_ANNOTATIONS),
+        VERSION_KEYS[0]: str(status.get("version") or 0),
+        RETRY_KEY: str(status.get("retryCount") or 0),
+        **copied,
     }
     labels = {
         JOB_KEYS[0]: name,
@@ -109,12 +117,16 @@ def _task_pod(
         )
     name = str(task.get("name") or f"default{index}")
     of_task = {INDEX_KEYS[0]: "0", TASK_KEYS[0]: name}
+    policy = task.get("topologyPolicy")
+    numa = {NUMA_POLICY_KEYS[0]: str(policy)} if policy else {}
+    # The pod with index 0 is in the first partition, however large these are.
+    partition = {} if task.get("partitionPolicy") is None else {PARTITION_KEY: "0"}
     return TaskPod(
         name=f"{job}-{name}-0",
         template=Template(f"{path}.template", content, stated_replicas(task)),
         # The controller gives the template the name of the task.
-        annotations={**of_task, **of_job, TEMPLATE_KEYS[0]: f"{job}-{name}"},
-        labels={**of_task, **labels},
+        annotations={**of_task, **of_job, TEMPLATE_KEYS[0]: f"{job}-{name}", **numa},
+        labels={**of_task, **labels, **partition},
     )
 
 

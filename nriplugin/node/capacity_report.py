@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.locate.paths import (
@@ -62,7 +63,8 @@ def capacity_report(
         ConfigError: kubelet is told to make no cgroups, or a name has a slash.
     """
     manifests = [one.pod for one in pods]
-    found = capacity_tree(capacity, settings, manifests, swap_bytes)
+    using = replace(settings, driver=str(driver))
+    found = capacity_tree(capacity, using, manifests, swap_bytes)
     tree = found.kubepods
     if tree is None:
         raise ConfigError("cgroupsPerQOS: false, expected true: there are no cgroups")

@@ -1,18 +1,25 @@
-"""The capacity of this machine, as kubelet finds it: CPUs, memory, processes, swap."""
+"""The capacity of this machine, as kubelet finds it.
+
+CPUs, memory, huge pages, processes and swap.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from typing import NamedTuple
 
 from nriplugin.cgroup.locate.identify import parse_process_cgroups
 from nriplugin.cgroup.locate.kubelet_process import find_kubelet, read_file
 from nriplugin.convert.cpu_list import parse_cpus
 from nriplugin.errors import ConfigError
-from nriplugin.kube.capacity import PIDS
+from nriplugin.kube.capacity import PIDS, hugepages_name
 
 _MEMINFO = "/proc/meminfo"
 _ONLINE = "/sys/devices/system/cpu/online"
 _PID_LIMITS = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
+# One directory for each size, such as hugepages-2048kB.
+_HUGEPAGES = "/sys/kernel/mm/hugepages"
 
 
 class MachineCapacity(NamedTuple):
@@ -37,8 +44,28 @@ def machine_capacity(host_root: str = "/") -> MachineCapacity:
     amounts = {"cpu": str(len(parse_cpus(online))), "memory": f"{memory['MemTotal']}Ki"}
     pids = [int(_read(f"{host}{path}")) for path in _PID_LIMITS]
     amounts[PIDS] = str(min(pids))
+    amounts |= _hugepages(f"{host}{_HUGEPAGES}")
     swap_bytes = memory.get("SwapTotal", 0) * 1024
     return MachineCapacity(amounts, swap_bytes if _limits_swap(host) else None)
+
+
+def _hugepages(directory: str) -> dict[str, str]:
+    """Return the memory that is set aside in huge pages, by the size of a page.
+
+    A size of which there are no pages is among them, as in what kubelet reports.
+    """
+    try:
+        sizes = sorted(os.listdir(directory))
+    except OSError:  # the kernel has no huge pages
+        return {}
+    found = {}
+    for size in sizes:
+        match = re.fullmatch(r"hugepages-([0-9]{1,12})kB", size)
+        if match is not None:
+            page_bytes = int(match[1]) * 1024
+            count = int(_read(f"{directory}/{size}/nr_hugepages"))
+            found[hugepages_name(page_bytes)] = str(count * page_bytes)
+    return found
 
 
 def _limits_swap(host: str) -> bool:

@@ -147,15 +147,17 @@ class JobTable:
 
     def _demand(self, entry: ContainerEntry) -> Demand:
         given = resources_of_numbers(entry.numbers)
+        return container_demand(given, self.memory_request_of(entry))
+
+    def memory_request_of(self, entry: ContainerEntry) -> int | None:
+        """Return what a container requests in bytes; None if it is not known."""
+        given = resources_of_numbers(entry.numbers)
         limit = None if given is None else given.memory_limit_bytes
         kept = entry.kept
-        return container_demand(
-            given,
-            memory_request(
-                entry.pod.qos_class,
-                limit if isinstance(limit, int) else None,
-                entry.allocated_request_bytes,
-                entry.oom_score_adj if kept is None else kept.oom_score_adj,
-                self._lifecycle.plan.facts.memory_capacity_bytes,
-            ),
+        return memory_request(
+            entry.pod.qos_class,
+            limit if isinstance(limit, int) else None,
+            entry.allocated_request_bytes,
+            entry.oom_score_adj if kept is None else kept.oom_score_adj,
+            self._lifecycle.plan.facts.memory_capacity_bytes,
         )

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from conformances import own
 from conformances.comparing import compare, condense
 from conformances.gotest import parse_go_test
 from conformances.junit import parse_junit, parse_pytest
@@ -90,6 +91,23 @@ def test_a_test_of_this_project_must_pass() -> None:
     """It has one run, so there is nothing that it could be the same as."""
     rows = compare([run_of(WITH, good=PASSED, bad=FAILED, no=SKIPPED)], {})
     assert [row.defect for row in rows] == [False, True, True]
+
+
+def test_tests_of_this_project_are_run(tmp_path: Path) -> None:
+    """Each has its outcome, also one that records a property, as those on nodes do."""
+    (tmp_path / "test_own.py").write_text(
+        "import pytest\n"
+        "def test_good(record_property): record_property('boot_s', 1)\n"
+        "@pytest.mark.long\n"
+        "def test_bad(): raise AssertionError\n"
+    )
+    run = own.run_tests(
+        WITH, files="test_*.py", environment={}, directory=str(tmp_path)
+    )
+    results = {
+        name.rpartition(": ")[2]: each.result for name, each in run.tests.items()
+    }
+    assert results == {"test_good": PASSED, "test_bad": FAILED}
 
 
 def test_a_failed_preparation_is_told() -> None:

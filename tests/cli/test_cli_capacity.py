@@ -24,6 +24,7 @@ from support.terminals import COLOUR, on_terminal
 
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.main import main
+from nriplugin.kube.quantity import parse
 
 Captured = pytest.CaptureFixture[str]
 
@@ -57,6 +58,54 @@ def test_capacity_allocatable_and_allocated(capsys: Captured) -> None:
         "podsWithoutLimit": 3,
     }
     assert found["pods"] == 7
+
+
+# `kubectl describe node` of "Kubernetes capacity enforcement": resources that somebody
+# else reports are among them.
+DESCRIBED = """
+kind: Node
+metadata: {name: node-48}
+status:
+  capacity:
+    cpu: "48"
+    mem-hard-eviction-threshold: 500Mi
+    mem-soft-eviction-threshold: 1536Mi
+    memory: 263192560Ki
+    pods: "256"
+    hugepages-1Gi: "0"
+  allocatable: {cpu: "46", memory: 258486256Ki, pods: "256", hugepages-1Gi: "0"}
+"""
+ASKING = """
+kind: Pod
+metadata: {name: NAME}
+spec:
+  containers:
+  - name: app
+    resources:
+      requests: {cpu: 400m, memory: 500Mi}
+      limits: {cpu: 3600m, memory: 3662Mi}
+"""
+
+
+def test_what_is_allocated_of_the_48_cpu_node(tmp_path: Path, capsys: Captured) -> None:
+    """800m (1%) and 7200m (15%) of 46 CPUs, 1000Mi (0%) and 7324Mi (2%) of memory."""
+    node, pods = tmp_path / "node.yaml", tmp_path / "pods.yaml"
+    node.write_text(DESCRIBED)
+    pods.write_text("---".join(ASKING.replace("NAME", name) for name in ("a", "b")))
+    command = ["capacity", "--node", str(node), "--pods", str(pods), "-o", "json"]
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["allocatable"]["cpu"] == "46"
+    assert parse(found["allocatable"]["memory"]) == 258_486_256 << 10
+    keys = ("requests", "requestsPercent", "limits", "limitsPercent")
+    allocated = {
+        name: tuple(one[key] for key in keys)
+        for name, one in found["allocated"].items()
+    }
+    assert allocated == {
+        "cpu": ("800m", 1, "7200m", 15),
+        "memory": ("1000Mi", 0, "7324Mi", 2),
+    }
 
 
 def test_the_tree_has_paths_and_values_on_four_levels(capsys: Captured) -> None:
@@ -113,6 +162,18 @@ def test_the_drawing_is_svg_with_every_pod(tmp_path: Path, capsys: Captured) -> 
     assert {"shop/web-0 350m", "data/db-0 2", "kube 500m"} <= set(texts)
 
 
+def test_huge_pages_are_drawn_as_reserved(tmp_path: Path) -> None:
+    """The memory of a node is allocatable, reserved, or in huge pages."""
+    file, drawing = tmp_path / "node.yaml", tmp_path / "capacity.svg"
+    amounts = "cpu: 8, memory: 32Gi, hugepages-1Gi: 4Gi"
+    file.write_text(f"{{kind: Node, status: {{capacity: {{{amounts}}}}}}}")
+    command = ["capacity", "--node", str(file), "--pods", PODS]
+    assert main([*command, "--svg", str(drawing)]) == 0
+    root = ElementTree.parse(drawing).getroot()  # noqa: S314 - our own file
+    texts = {one.text for one in root.iter()}
+    assert {"huge pages 4Gi", "reserved: eviction 100Mi, huge pages 4Gi"} <= texts
+
+
 def test_narrow_boxes_have_names_without_namespaces(tmp_path: Path) -> None:
     """Many pods are told apart by their names; the tips have all of it."""
     pods = [
@@ -145,6 +206,49 @@ def test_a_reservation_beyond_the_capacity_is_a_mistake(
     assert "status.capacity: no cpu or no memory" in capsys.readouterr().err
     assert main(["capacity", "--node", NODE, "--pods", str(tmp_path / "no")]) == 2
     assert "--pods: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "{kind: Deployment, apiVersion: apps/v1}",
+            "Deployment.apps, expected objects of kind Pod",
+        ),
+        (
+            "{kind: Pod, apiVersion: example.org/v1, spec: {}}",
+            "Pod.example.org, expected objects of kind Pod",
+        ),
+        (
+            "{items: [{kind: Node}, {kind: Job}]}",
+            "Job, Node, expected objects of kind Pod",
+        ),
+        ("{kind: Pod, metadata: {name: x}}", "document 1 (Pod x): spec: missing, "),
+        ("text", "document 1 (Pod (no name)): spec: missing, "),
+    ],
+)
+def test_a_file_without_pods_is_a_mistake(
+    text: str, message: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """The line names the file, so that one of several is found."""
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    command = ["capacity", "--node", NODE, "--pods", PODS, "--pods", str(file)]
+    assert main(command) == 2
+    assert capsys.readouterr().err.startswith(f"nriplugin: {file}: {message}")
+
+
+def test_objects_beside_pods_are_left_out(tmp_path: Path, capsys: Captured) -> None:
+    """The source says so; a list without items is a node without pods."""
+    file, empty = tmp_path / "mixed.yaml", tmp_path / "empty.yaml"
+    pod = "{kind: Pod, spec: {containers: [{name: app}]}}"
+    file.write_text(f"{{items: [{{kind: Service}}, {pod}]}}")
+    empty.write_text("{kind: List, items: []}")
+    command = ["capacity", "--node", NODE, "--pods", str(file), "--pods", str(empty)]
+    assert main([*command, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["pods"] == 1
+    assert f"pods: {file} (without Service), {empty}" in found["sources"]
 
 
 def options(
@@ -281,7 +385,12 @@ def test_without_files_the_pods_are_those_of_kubelets_checkpoint(
     checkpoint.write_text(json.dumps({"data": data, "checksum": 1}))
     assert main(command) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["capacity"] == {"cpu": "4", "memory": "8Gi", "pid": "32768"}
+    assert found["capacity"] == {
+        "cpu": "4",
+        "memory": "8Gi",
+        "pid": "32768",
+        "hugepages-2Mi": "0",
+    }
     pod = named(found, UID.format(1))
     assert pod["qosClass"] == "Burstable"
     assert pod["requests"] == {"cpu": "250m", "memory": "64Mi"}
@@ -303,14 +412,16 @@ def test_kubelets_settings_split_the_reservation(capsys: Captured) -> None:
     assert found["tree"]["cgroup"] == "/kubepods.slice"
 
 
+@pytest.mark.parametrize("driver", ["cgroupfs", "systemd"])
 def test_reservations_that_are_enforced_are_cgroups_too(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    driver: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are shown beside the pods, and compared."""
-    places = options(2, "systemd", tmp_path, monkeypatch)
+    places = options(2, driver, tmp_path, monkeypatch)
     config = tmp_path / "kubelet.yaml"
+    text = Path(KUBELET).read_text().replace("cgroupDriver: systemd\n", "")
     config.write_text(
-        Path(KUBELET).read_text() + "systemReservedCgroup: /system.slice\n"
+        text + "systemReservedCgroup: /system.slice\n"
         "enforceNodeAllocatable: [pods, system-reserved]\n"
     )
     root = tmp_path / "cgroup"

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from support.capacity_trees import fill, levels, machine
+from support.control_daemon import ControlDaemon
 from support.runtime_of_pods import checkpoint_of, runtime_with
 
+from nriplugin.api import control_pb2 as control
+from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cli.main import main
 
 if TYPE_CHECKING:
@@ -160,6 +163,20 @@ def test_a_checkpoint_of_earlier_releases_lacks_init_containers(
         assert main(["capacity", "--check", *node]) == 0, capsys.readouterr().out
 
 
+def test_the_checkpoint_is_below_kubelets_root(
+    node: list[str], tmp_path: Path, capsys: Captured
+) -> None:
+    """Where kubelet is told of another directory for its files."""
+    flags = tmp_path / "var/lib/kubelet/kubeadm-flags.env"
+    flags.write_text('KUBELET_KUBEADM_ARGS="--root-dir=/srv/kubelet/"\n')
+    (tmp_path / "srv/kubelet").mkdir(parents=True)
+    (tmp_path / CHECKPOINT).rename(tmp_path / "srv/kubelet/allocated_pods_state")
+    with runtime_with(tmp_path, PODS):
+        found = report(capsys, node)
+    (source,) = (one for one in found["sources"] if one.startswith("pods: "))
+    assert f"{tmp_path}/srv/kubelet/allocated_pods_state; names" in source
+
+
 def test_a_pod_that_has_ended_is_left_out(
     node: list[str], tmp_path: Path, capsys: Captured
 ) -> None:
@@ -226,3 +243,71 @@ def test_without_a_runtime_the_source_says_what_is_missing(
     (mixed,) = (one for one in levels(found["tree"]) if one["name"] == UID.format(5))
     assert mixed["qosClass"] == "Burstable"
     assert any("without overhead and init containers" in s for s in found["sources"])
+
+
+SENT = {
+    "app": control.ContainerNumbers(
+        shares=256,
+        quota_us=50_000,
+        period_us=100_000,
+        memory_limit_bytes=400 << 20,
+        memory_request_bytes=64 << 20,
+    ),
+    "db": control.ContainerNumbers(
+        shares=1024,
+        quota_us=100_000,
+        period_us=100_000,
+        memory_limit_bytes=128 << 20,
+        memory_request_bytes=128 << 20,
+    ),
+    "batch": control.ContainerNumbers(shares=2, memory_request_bytes=0),
+}
+
+
+def id_of(cgroup: str) -> str:
+    """Return the ID of the container whose cgroup it is."""
+    place = identify(cgroup)
+    assert place is not None
+    assert place.container_id is not None
+    return place.container_id
+
+
+def test_without_both_all_is_the_daemons(
+    node: list[str], tmp_path: Path, capsys: Captured
+) -> None:
+    """The numbers that kubelet sent, and memory requests as the daemon knows them."""
+    with runtime_with(tmp_path, PODS):
+        of_node = report(capsys, node)
+    expected = {
+        container["name"]: (pod, container)
+        for pod in levels(of_node["tree"])
+        if pod["level"] == "pod"
+        for container in pod["below"]
+        if container["name"] in SENT and container["cgroup"]
+    }
+    (tmp_path / CHECKPOINT).unlink()
+    (tmp_path / "run/containerd/containerd.sock").unlink(missing_ok=True)
+    known = [
+        control.ContainerWhy(
+            id=id_of(container["cgroup"]),
+            namespace="shop",
+            pod=pod["name"].removeprefix("shop/"),
+            container=name,
+            cgroup=container["cgroup"],
+            sent=SENT[name],
+        )
+        for name, (pod, container) in expected.items()
+    ]
+    with ControlDaemon(tmp_path) as daemon:
+        daemon.answers["Why"] = control.WhyResponse(containers=known)
+        found = report(capsys, [*node, "--control", daemon.address])
+        daemon.answers["Why"] = control.WhyResponse()
+        assert main(["capacity", *node, "--control", daemon.address]) == 2
+    assert "no daemon knows one; expected --pods" in capsys.readouterr().err
+    assert set(names(found)) == {pod["name"] for pod, _ in expected.values()}
+    told = {
+        one["name"]: one for one in levels(found["tree"]) if one["level"] == "container"
+    }
+    assert told == {name: container for name, (_, container) in expected.items()}
+    (source,) = (one for one in found["sources"] if one.startswith("pods: "))
+    assert source.startswith("pods: the daemon, without overhead, containers that")

@@ -463,6 +463,7 @@ def test_workloads_of_operators_are_explained() -> None:
     ) in text
     assert "template at spec.pytorchReplicaSpecs.Worker.template)\n" in text
     assert "PodGroup ml/train-5f3c\n  min members     3\n" in text
+    assert "  min resources   not computed: " in text
     details = explain("--details", "-", stdin=WORKLOADS).stdout
     assert "scheduling.k8s.io/group-name train-5f3c" in details
     assert "worker 0 of ml/train-5f3c, priority 1, queue " in details

@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from nriplugin import documents
+from nriplugin import documents, plain_documents
 from nriplugin.documents import load_documents
 from nriplugin.errors import ConfigError
 
@@ -16,7 +16,8 @@ from nriplugin.errors import ConfigError
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"], autouse=True)
 def _loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader in C, and the one for where that is missing."""
-    monkeypatch.setattr(documents, "_LOADER", getattr(yaml, request.param))
+    for module in (documents, plain_documents):
+        monkeypatch.setattr(module, "LOADER", getattr(yaml, request.param))
 
 
 @pytest.mark.parametrize(

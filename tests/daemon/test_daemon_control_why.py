@@ -11,11 +11,13 @@ from daemon.control_clients import controlled, daemon_of
 from doors.nri.messages import APP, asking, container_at, pod_at
 from doors.nri.nodes import FACTS, Node, plugin_on
 from doors.nri.runtimes import ModelRuntime
-from support.trees import CONTAINER, POD
+from support.checkpoints import checkpoint_text
+from support.trees import CONTAINER, POD, UID
 
 from nriplugin.cgroup.types.registry import Type
 from nriplugin.daemon.why import NoSuchContainer, why_of
 from nriplugin.daemon.withdrawal import withdraw
+from nriplugin.kube.allocations import parse_allocations
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
@@ -56,6 +58,9 @@ def test_a_container_whose_files_are_right(tmp_path: Path) -> None:
     assert (one.qos_class, one.cgroup, one.state) == ("Burstable", CONTAINER, "managed")
     numbers = "shares 512, quota 100000, period 100000, memory limit 1073741824"
     assert one.numbers == numbers
+    assert (one.sent.shares, one.sent.quota_us) == (512, 100_000)
+    assert (one.sent.period_us, one.sent.memory_limit_bytes) == (100_000, 1 << 30)
+    assert not one.sent.HasField("memory_request_bytes")
     assert one.decided_at > 0
     assert list(one.advice) == []
     found = files(one)
@@ -65,6 +70,20 @@ def test_a_container_whose_files_are_right(tmp_path: Path) -> None:
     assert (burst.handler, burst.source) == ("cpuBurst", "cpuBurst.percent")
     assert (weight.handler, weight.confidence) == ("resources", "exact")
     assert {file.verdict for file in one.files} == {""}
+
+
+def test_the_memory_request_that_is_known() -> None:
+    """Kubelet's checkpoint has it; in a Guaranteed pod it is the limit."""
+    node = Node("memoryQoS: {enabled: true}")
+    requests = node.plugin.lifecycle.requests
+    requests.publish(parse_allocations(checkpoint_text({UID: {"app": "128Mi"}})))
+    node.create()
+    assert why(node.plugin).sent.memory_request_bytes == 128 << 20
+    node = Node("{}")
+    parent = POD.replace("/burstable", "")
+    path = CONTAINER.replace("/burstable", "")
+    node.create(container_at(path), pod_at(parent))
+    assert why(node.plugin).sent.memory_request_bytes == 1 << 30
 
 
 def test_values_that_another_program_wrote(tmp_path: Path) -> None:

@@ -42,6 +42,48 @@ def test_only_running_containers_have_an_id() -> None:
     assert one.running == {"side": RunningContainer("cri-o", "2")}
 
 
+@pytest.mark.parametrize(("waits", "cpu"), [("True", "1"), ("False", "2")])
+def test_a_resize_that_waits_has_not_happened(waits: str, cpu: str) -> None:
+    """Until kubelet has allocated them, the earlier resources are in force."""
+
+    def limited(cpu: str) -> dict[str, Any]:
+        return {"limits": {"cpu": cpu}}
+
+    given = pod(
+        "a",
+        conditions=[{"type": "PodResizePending", "status": waits}],
+        containerStatuses=[
+            {"name": "app", "resources": limited("1")},
+            {"name": "new"},  # kubelet has said nothing of its resources
+        ],
+        initContainerStatuses=[{"name": "side", "resources": limited("1")}],
+        resources=limited("1"),
+    )
+    two = limited("2")
+    given["spec"] |= {
+        "containers": [{"name": name, "resources": two} for name in ("app", "new")],
+        "initContainers": [{"name": "side", "resources": two}],
+        "resources": two,
+    }
+    (one,) = read_active_pods([given], None)
+    spec = one.pod.spec
+    assert {c.name: c.limits["cpu"] for c in spec.containers} == {
+        "app": cpu,
+        "new": "2",
+        "side": cpu,
+    }
+    assert spec.resources is not None
+    assert spec.resources.limits == {"cpu": cpu}
+
+
+@pytest.mark.parametrize("wrong", [5, "text", {"a": 1}, [5, None, "text"]])
+def test_a_status_that_is_none(wrong: object) -> None:
+    """What is no list of conditions or of containers says nothing."""
+    status = {"conditions": wrong, "containerStatuses": wrong}
+    (one,) = read_active_pods([pod("a", **status)], None)
+    assert one.running == {}
+
+
 def test_a_node_has_capacity_and_allocatable() -> None:
     """They are two things; a node that has reported nothing is refused."""
     status = {"capacity": CAPACITY, "allocatable": {"cpu": "7", "memory": "30Gi"}}

@@ -13,12 +13,12 @@ from support.vectors import Vector, each, vectors
 
 from nriplugin.convert.curves import Curve
 from nriplugin.errors import ConfigError
-from nriplugin.kube.capacity import count_cpus, node_capacity
+from nriplugin.kube.capacity import hugepages_name, node_capacity
 from nriplugin.kube.capacity_levels import (
     CapacityLevel,
     capacity_tree,
-    cgroup_components,
     qos_memory_limits,
+    reserved_components,
 )
 from nriplugin.kube.kubelet_config import parse_arguments, parse_config_file
 from nriplugin.kube.kubelet_merge import merge_settings
@@ -135,14 +135,6 @@ def test_reserved_cpus_are_counted() -> None:
     node = node_capacity(CAPACITY, settings)
     assert node.allocatable["cpu"] == 45_000
     assert node.kube_reserved == {"memory": GIB}
-    assert count_cpus("0-1,24") == 3
-
-
-@pytest.mark.parametrize("cpus", ["1-0", "a", "0-", "-1", "0,,1", "0-99999"])
-def test_a_list_of_cpus_that_is_none(cpus: str) -> None:
-    """The line names the field and what was expected."""
-    with pytest.raises(ConfigError, match=r"^reservedSystemCPUs: .*one as 0-3"):
-        count_cpus(cpus)
 
 
 def test_more_is_reserved_than_there_is() -> None:
@@ -163,6 +155,20 @@ def test_pages_that_are_set_aside_are_no_memory_for_pods() -> None:
         "memory": 6 * GIB - 500 * MIB,
         "hugepages-1Gi": 2 * GIB,
     }
+
+
+@pytest.mark.parametrize(
+    ("page_bytes", "name"),
+    [
+        (64 << 10, "hugepages-64Ki"),
+        (2 << 20, "hugepages-2Mi"),
+        (16 << 30, "hugepages-16Gi"),
+        (1 << 12 | 1, "hugepages-4097"),
+    ],
+)
+def test_huge_pages_are_named_after_their_size(page_bytes: int, name: str) -> None:
+    """In the largest unit in which the size is a whole number."""
+    assert hugepages_name(page_bytes) == name
 
 
 # Vectors
@@ -399,6 +405,7 @@ def test_cgroups_of_reserved_resources(level: str, expected: dict[str, str]) -> 
     """`--system-reserved-cgroup` is limited if that is to be enforced."""
     settings = settings_of(
         "systemReserved: {cpu: '2', memory: 1Gi}\nsystemReservedCgroup: /system.slice\n"
+        "cgroupDriver: systemd\n"
         f"enforceNodeAllocatable: [pods, {level}]\n"
     )
     (reserved,) = tree_of(settings=settings).reserved
@@ -410,12 +417,34 @@ def test_cgroups_of_reserved_resources(level: str, expected: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("path", "components"),
     [
-        ("/", ()),
-        ("/a/b", ("a", "b")),
-        ("/kubelet.slice", ("kubelet",)),
-        ("/a.slice/a-b_c.slice", ("a", "b-c")),
+        ("/", ("kubepods",)),
+        ("/a/b/", ("a", "b", "kubepods")),
+        ("/kubelet.slice", ("kubelet.slice", "kubepods")),
     ],
 )
-def test_a_cgroup_is_a_path_or_a_slice(path: str, components: tuple[str, ...]) -> None:
-    """A slice's name has all of its components."""
-    assert cgroup_components(path) == components
+def test_the_cgroup_of_all_pods_is_below_kubelets_root(
+    path: str, components: tuple[str, ...]
+) -> None:
+    """cgroupRoot is a path, with either driver."""
+    kubepods = tree_of(settings=settings_of(f"cgroupRoot: {path}\n")).kubepods
+    assert kubepods is not None
+    assert kubepods.components == components
+
+
+@pytest.mark.parametrize(
+    ("path", "driver", "components"),
+    [
+        ("/system", "cgroupfs", ("system",)),
+        ("/system.slice", "cgroupfs", ("system.slice",)),
+        ("/a.slice/a-b.slice", "cgroupfs", ("a.slice", "a-b.slice")),
+        ("/system.slice", "systemd", ("system",)),
+        ("system", "systemd", ("system",)),
+        ("/a.slice/a-b_c.slice", "systemd", ("a", "b-c")),
+        ("/a/b", "systemd", ("b",)),
+    ],
+)
+def test_what_a_reserved_cgroup_is_depends_on_the_driver(
+    path: str, driver: str, components: tuple[str, ...]
+) -> None:
+    """Without systemd's driver, a slice is a directory as any other."""
+    assert reserved_components(path, driver) == components

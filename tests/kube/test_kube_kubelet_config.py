@@ -101,6 +101,7 @@ FLAGS = [
     ("--cpu-cfs-quota-period=50ms", "cpuCFSQuotaPeriod", "50ms"),
     ("--pod-max-pids=1024", "podPidsLimit", 1024),
     ("--feature-gates=A=true,B=0", "featureGates", ("A", "B")),
+    ("--root-dir=/srv/kubelet", "--root-dir", "/srv/kubelet"),
     ("--container-runtime-endpoint=unix:///x", "containerRuntimeEndpoint", "unix:///x"),
 ]
 
@@ -162,7 +163,7 @@ def test_a_flag_that_cannot_be_read_is_named(flag: str, problem: str) -> None:
 def test_a_misspelt_flag_is_named() -> None:
     """Other flags of kubelet are not looked at."""
     words = ["--kube-reserve=cpu=1", "--kubeconfig=/x", "--eviction-soft=a<1"]
-    found = parse_arguments([*words, "--config-foo=1", "--root-dir", "/a"], "c")
+    found = parse_arguments([*words, "--config-foo=1", "--cert-dir", "/a"], "c")
     assert found.problems == ("c: --kube-reserve is unknown, expected --kube-reserved",)
     assert found.values == {}
 

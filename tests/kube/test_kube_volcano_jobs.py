@@ -35,7 +35,7 @@ spec:
       spec:
         containers:
         - {name: tensorflow, resources: {limits: {cpu: 2, memory: 4Gi}}}
-status: {version: 2}
+status: {version: 2, retryCount: 1}
 """
 
 
@@ -60,6 +60,7 @@ def test_a_task_is_a_pod_with_the_controllers_annotations() -> None:
         "volcano.sh/job-name": "tensorflow-dist-mnist",
         "volcano.sh/queue-name": "research",
         "volcano.sh/job-version": "2",
+        "volcano.sh/job-retry-count": "1",
         "volcano.sh/template-uid": "tensorflow-dist-mnist-ps",
         "volcano.sh/preemptable": "true",
     }
@@ -80,15 +81,49 @@ def test_a_task_is_a_pod_with_the_controllers_annotations() -> None:
 def test_what_a_job_leaves_out() -> None:
     """A Job that does not exist yet has no UID; the queue is the default one."""
     text = JOB.replace("  uid: 5f3c\n", "").replace("  queue: research\n", "")
-    text = text.replace("status: {version: 2}", "").replace("  minAvailable: 3\n", "")
+    text = text.replace("status: {version: 2, retryCount: 1}", "").replace(
+        "  minAvailable: 3\n", ""
+    )
     found = read(text)
     assert found.pods[0].added["scheduling.k8s.io/group-name"] == (
         "tensorflow-dist-mnist-<uid>"
     )
     assert found.pods[0].added["volcano.sh/queue-name"] == "default"
     assert found.pods[0].added["volcano.sh/job-version"] == "0"
+    assert found.pods[0].added["volcano.sh/job-retry-count"] == "0"
     [group] = found.groups
     assert (group.queue, group.min_member) == ("default", 2)
+
+
+def test_what_the_controller_makes_of_a_tasks_policies() -> None:
+    """The NUMA policy is an annotation, and the partition of a pod a label."""
+    policies = "topologyPolicy: restricted, partitionPolicy: {partitionSize: 2}"
+    job = load_documents(JOB, "test")[0]
+    job["spec"]["tasks"][0] |= load_documents(f"{{{policies}}}", "test")[0]
+    ps, worker = read_manifests([job]).pods
+    assert ps.annotations["volcano.sh/numa-topology-policy"] == "restricted"
+    assert ps.labels["volcano.sh/partition-id"] == "0"
+    assert "volcano.sh/numa-topology-policy" not in worker.annotations
+    assert "volcano.sh/partition-id" not in worker.labels
+
+
+@pytest.mark.parametrize(
+    ("given", "copied"),
+    [
+        (("min-available",), ("min-available",)),
+        (("max-unavailable",), ("max-unavailable",)),
+        (("min-available", "max-unavailable"), ("min-available",)),
+    ],
+)
+def test_one_budget_of_a_job_is_copied(
+    given: tuple[str, ...], copied: tuple[str, ...]
+) -> None:
+    """The most pods that may be unavailable count only without a least number."""
+    job = load_documents(JOB, "test")[0]
+    job["metadata"]["annotations"] = {f"volcano.sh/jdb-{one}": "1" for one in given}
+    added = read_manifests([job]).pods[0].added
+    found = tuple(one.removeprefix("volcano.sh/jdb-") for one in added if "jdb" in one)
+    assert found == copied
 
 
 def test_the_group_of_a_job() -> None:

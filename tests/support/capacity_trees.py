@@ -45,6 +45,7 @@ def machine(tmp_path: Path) -> None:
     for path, text in {
         "proc/meminfo": "MemTotal: 8388608 kB\nSwapTotal: 0 kB\n",
         "sys/devices/system/cpu/online": "0-3\n",
+        "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0\n",
         "proc/sys/kernel/pid_max": "32768\n",
         "proc/sys/kernel/threads-max": "60000\n",
     }.items():

@@ -13,7 +13,7 @@ from nriplugin.daemon.doctor.finding import note, ok, warning
 from nriplugin.daemon.doctor.runtime_files import CONTAINERD
 from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.errors import NRIPluginError
-from nriplugin.kube.kubelet_merge import MEMORY_QOS
+from nriplugin.kube.kubelet_values import MEMORY_QOS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -320,6 +320,31 @@ def test_a_process_of_a_v1_node() -> None:
     assert (place.pod_uid, place.container_id) == (UID, "abc")
 
 
+# What /proc/PID/cgroup shows of a container of a BestEffort pod, with cgroupfs.
+V1_CONTROLLERS = (
+    *("net_cls", "cpu,cpuacct", "memory", "blkio", "devices", "hugetlb", "pids"),
+    *("freezer", "cpuset", "perf_event", "name=systemd"),
+)
+
+
+def test_a_process_of_a_v1_node_with_cgroupfs() -> None:
+    """Eleven hierarchies have the path of the container, and the unified one is `/`."""
+    path = f"/kubepods/besteffort/pod{UID}/{'ab' * 32}"
+    numbers = range(len(V1_CONTROLLERS), 0, -1)
+    lines = [
+        f"{number}:{controllers}:{path}"
+        for number, controllers in zip(numbers, V1_CONTROLLERS, strict=True)
+    ]
+    assert len(lines) == 11
+    cgroups = parse_process_cgroups("\n".join([*lines, "0::/\n"]))
+    assert {*cgroups.controllers.values()} == {path}
+    assert cgroups.controllers["cpu"] == cgroups.controllers["memory"] == path
+    place = cgroups.identity()
+    assert place is not None
+    assert (place.qos_class, place.pod_uid) == ("BestEffort", UID)
+    assert place.container_id == "ab" * 32
+
+
 def test_a_process_of_a_v2_node() -> None:
     """The one line is read, even if the cgroup is deleted or has colons in its path."""
     text = "0::/kubepods/burstable/pod1/abc (deleted)\n"

@@ -238,17 +238,20 @@ def test_the_report_is_that_of_the_api_server(cluster: Cluster, plain: Seen) -> 
 
 
 def same_as_the_api_server(cluster: Cluster, seen: Seen) -> None:
-    def reported() -> dict[str, dict[str, Any]]:
-        status = cluster.get("node", cluster.node)["status"]
+    def amounts(told: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
         return {
-            key: {name: parse(status[key][name]) for name in ("cpu", "memory")}
+            key: {
+                name: parse(amount)
+                for name, amount in told[key].items()
+                if name in ("cpu", "memory") or name.startswith("hugepages-")
+            }
             for key in ("capacity", "allocatable")
         }
 
-    ours = {
-        key: {name: parse(seen.report[key][name]) for name in ("cpu", "memory")}
-        for key in ("capacity", "allocatable")
-    }
+    def reported() -> dict[str, dict[str, Any]]:
+        return amounts(cluster.get("node", cluster.node)["status"])
+
+    ours = amounts(seen.report)
     assert keep_looking(reported, lambda found: found == ours) == ours
     described = cluster.plane.kubectl("describe", "node", cluster.node)
     for name in ("cpu", "memory"):
