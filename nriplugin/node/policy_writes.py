@@ -24,7 +24,7 @@ from nriplugin.cgroup.writing.kernel_text import equal
 from nriplugin.cgroup.writing.updates import Update
 from nriplugin.errors import CgroupError
 from nriplugin.loglimit import LimitedLog
-from nriplugin.node.direct_writes import ORIGIN, updates_of
+from nriplugin.node.file_updates import ORIGIN, updates_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence, Set
