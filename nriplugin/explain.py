@@ -22,8 +22,8 @@ from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
-from nriplugin.kube.jobs import task_of_manifest
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
+from nriplugin.kube.manifest_tasks import task_of_manifest
 from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.pod_values import pod_values

@@ -17,7 +17,6 @@ import socket
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote_to_bytes
 
 from nriplugin.errors import ConfigError
 
@@ -51,6 +50,9 @@ def parse_address(option: str, text: str) -> str:
     if _NOT_A_PATH.search(encoded):
         expected = "%3F for ?, %23 for # and %25 for %"
         raise ConfigError(f"{option}: {text!r}, expected {expected}")
+    # Imported only here: a daemon that was given no address needs none of it.
+    from urllib.parse import unquote_to_bytes
+
     path = unquote_to_bytes(os.fsencode(encoded))
     # A zero byte ends a path for the kernel, and a comma ends an address for gRPC.
     if b"\0" in path or b"," in path:
@@ -62,6 +64,8 @@ def parse_address(option: str, text: str) -> str:
 
 def target_of(path: str) -> str:
     """Return the address of the socket at a path, as gRPC wants it."""
+    from urllib.parse import quote
+
     return f"unix:{quote(os.fsencode(path))}"
 
 

@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, NamedTuple
@@ -250,8 +251,22 @@ def measure(args: argparse.Namespace) -> dict[str, dict[str, Figures]]:
     return result
 
 
-def main() -> None:
-    """Parse arguments, measure, print."""
+def missed(result: dict[str, dict[str, Figures]]) -> list[str]:
+    """Return a sentence for each figure that misses its target."""
+    found = [
+        f"memory of {name}: {figures['rss_mb']:.1f} MB, expected at most {most:g} MB"
+        for name, figures in result["memory"].items()
+        if figures["rss_mb"] > (most := figures.get("target_mb", inf))
+    ]
+    everything = result["request"]["everything"]
+    above, most = everything["p50_above_core"], everything["target"]
+    if above > most:
+        found.append(f"p50 of everything: {above:.3f} of Go's above core, not {most:g}")
+    return found
+
+
+def main() -> int:
+    """Parse arguments, measure, print; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(
         prog="hack/bench daemon",
         description=__doc__,
@@ -262,8 +277,13 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=5000)
     add_output_options(parser)
     args = parser.parse_args()
-    print_result(measure(args), TITLES, args.output, WIDTHS)
+    result = measure(args)
+    print_result(result, TITLES, args.output, WIDTHS)
+    problems = missed(result)
+    for problem in problems:
+        say(problem)
+    return int(bool(problems))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

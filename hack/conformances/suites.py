@@ -238,8 +238,9 @@ SUITES = {
         ),
         _own(
             "own-faults",
-            "plugin and runtime killed for ten minutes under a stream of pods",
-            "test_e2e_faults.py",
+            "plugin and runtime killed for ten minutes under a stream of containers, "
+            "and each other kind of fault once",
+            "test_e2e_fault*.py",
             "tests/e2e",
             NRIPLUGIN_FAULT_MINUTES="10",
         ),

@@ -35,6 +35,10 @@ ROWS = {
             "test_e2e_ownership.py"
         ),
         "kills at random moments": "test_e2e_faults.py",
+        "a full or read-only disk, a damaged journal, a stopped plugin, clock jumps": (
+            "test_e2e_fault_kinds.py"
+        ),
+        "`status`, `why`, `events`, `doctor`": "test_e2e_operating.py",
         "page cache of protected Guaranteed containers": "test_e2e_guaranteed.py",
         "`quotaBurst`": "test_e2e_policies.py",
         "`startupBoost`": "test_e2e_startup_boost.py",

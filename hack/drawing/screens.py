@@ -12,6 +12,7 @@ a node.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import sys
@@ -19,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from support.harness import wait_until
 from support.live_daemon import LiveNode, resources, write
 from support.terminals import on_terminal
 
@@ -80,8 +82,17 @@ def play(node: LiveNode) -> None:
         *("batch", "train-0", "worker", resources(512, 0, 512)),
         annotations={"memory-throttling-factor.cgroup2.nri.io": "5"},
     )
-    # Another program has written a file.
+    # Another program has written a file. The daemon finds it at its next comparison:
+    # before that, the figures would depend on how long the commands take.
     write(web.directory, {"cpu.weight": "500"})
+    wait_until(lambda: drifted(node))
+
+
+def drifted(node: LiveNode) -> int:
+    """Return how many containers the daemon knows to have drifted."""
+    status = json.loads(node.command("status", "-o", "json").stdout)
+    count: int = status["containers"]["drifted"]
+    return count
 
 
 def break_configuration(node: LiveNode) -> None:
@@ -116,6 +127,11 @@ def screens(commands: list[str]) -> dict[str, str]:
     return result
 
 
+def shown_screens(page: str) -> dict[str, str]:
+    """Return what a page shows, by command."""
+    return {one["command"]: one["shown"] for one in SCREEN.finditer(page)}
+
+
 def comparable(text: str) -> str:
     """Return a screen without what differs each time."""
     for pattern, instead in VOLATILE:
@@ -129,14 +145,14 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     page = PAGE.read_text(encoding="utf-8")
-    found = [(one["command"], one["shown"]) for one in SCREEN.finditer(page)]
-    made = screens([command for command, _ in found])
+    shown = shown_screens(page)
+    made = screens(list(shown))
     if not check:
         text = SCREEN.sub(lambda one: one[1] + made[one["command"]] + one[4], page)
         PAGE.write_text(text, encoding="utf-8")
-        print(f"screens: {len(found)} in docs/{PAGE.name}")
+        print(f"screens: {len(shown)} in docs/{PAGE.name}")
         return 0
-    old = [c for c, shown in found if comparable(shown) != comparable(made[c])]
+    old = [c for c in shown if comparable(shown[c]) != comparable(made[c])]
     for command in old:
         print(f"screens: nriplugin {command}: run hack/screens", file=sys.stderr)
     return int(bool(old))

@@ -13,6 +13,7 @@ import grpc
 
 from faulting.clients import scrape, status
 from faulting.stream import SIZES
+from nriplugin.state.verifier import EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 FILES = ("cpu.weight", "cpu.max", "cpu.max.burst", "memory.max", "memory.low")
 POLL_S = 0.1
 SETTLED_S = 1.0
-# Longer than any interval here: the time that it took is reported.
-PATIENCE_S = 60
+# One verification interval, unless a configuration sets another: the time that it took
+# is reported.
+PATIENCE_S = EVERY_S
 
 Values = dict[str, str]
 
@@ -108,7 +110,7 @@ def wait_until_right(
             return took
         if took > PATIENCE_S:
             raise Violation(
-                f"after {PATIENCE_S} s, {len(problems)} problems: "
+                f"after {PATIENCE_S:.0f} s, {len(problems)} problems: "
                 + "; ".join(problems[:5])
             )
         time.sleep(POLL_S)

@@ -1,10 +1,13 @@
 """Disturbs the plugin and its runtime for some minutes, under a stream of containers.
 
 The runtime is the real Go library; it keeps its containers and writes their cgroups, a
-tree of plain files. Meanwhile a scraper reads the metrics and three clients watch the
-events. After each disturbance: no container has failed, every container is known to the
-plugin, every file is right within a verification interval, and `status` names each
-time without a connection. The exit code is 1 if one of them does not hold.
+tree of plain files. Meanwhile a scraper reads the metrics, three clients watch the
+events, and three `nriplugin status --watch` show the state, over all restarts.
+
+After each disturbance: no container has failed, every container is known to the plugin,
+every file is right within the default verification interval (a minute; it is 2 s here),
+and `status` names each time without a connection. At the end the clients still get
+their answers. The exit code is 1 if one of these does not hold.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from faulting.checks import Violation, check_gaps, learn_values, wait_until_righ
 from faulting.clients import Clients, status
 from faulting.disturbances import DISTURBANCES, Disturbance, mount_state
 from faulting.played_node import PlayedNode
+from faulting.status_pages import StatusWatchers
 from faulting.stream import Stream
 
 if TYPE_CHECKING:
@@ -67,7 +71,11 @@ class Faults:
         node.wait_sync()
         right = learn_values(node)
         began = time.monotonic()
-        with Clients(node.control, node.http, WATCHERS) as clients, self.stream:
+        with (
+            Clients(node.control, node.http, WATCHERS) as clients,
+            StatusWatchers(node.control, WATCHERS) as pages,
+            self.stream,
+        ):
             for number, kind in enumerate(self._order()):
                 if number >= at_least and time.monotonic() > began + seconds:
                     break
@@ -84,8 +92,12 @@ class Faults:
                     raise Violation(f"containers failed: {self.stream.failed[:5]}")
                 self.took[kind.name].append(took)
                 print(f"{'':11}right after {took:.1f} s", flush=True)
-            self.scrapes = clients.scraper.done
-            self.events = clients.events
+            if problems := pages.wait_for_next():
+                raise Violation("; ".join(problems))
+            self.scrapes, self.events = clients.scraper.done, clients.events
+            self.pages = sum(one.pages for one in pages.each)
+            if not (self.scrapes and self.events):
+                raise Violation(f"{self.scrapes} scrapes and {self.events} events")
 
     def _order(self) -> Iterator[Disturbance]:
         while True:
@@ -102,7 +114,8 @@ class Faults:
             print(f"{name:22}{len(took):>6}{middle:>10.1f}{ordered[-1]:>11.1f}")
         done = ", ".join(f"{n} {part}" for part, n in self.stream.done.items())
         print(f"\ncontainers: {done}; {len(self.stream.failed)} failed")
-        print(f"{self.scrapes} scrapes, {self.events} events seen by the watchers")
+        print(f"{self.scrapes} scrapes, {self.events} events seen by the watchers,")
+        print(f"{self.pages} pages of status --watch")
 
 
 def main() -> int:

@@ -131,11 +131,14 @@ def _build_wheel(
         copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
         copy(REPOSITORY / name, source / name)
     if version is not None:
-        init = source / "nriplugin/__init__.py"
-        text, count = re.subn(
-            r'(__version__ = )".*"', rf'\1"{version}"', init.read_text()
-        )
-        assert count == 1, "nriplugin/__init__.py says the version in another way now"
-        init.write_text(text)
+        set_version(source, version)
     run(*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source)
     shutil.rmtree(source)
+
+
+def set_version(source: Path, version: str) -> None:
+    """Have a copy of this checkout say that it is another version."""
+    init = source / "nriplugin/__init__.py"
+    text, count = re.subn(r'(__version__ = )".*"', rf'\1"{version}"', init.read_text())
+    assert count == 1, "nriplugin/__init__.py says the version in another way now"
+    init.write_text(text)

@@ -885,7 +885,9 @@ class WhyRequest(google.protobuf.message.Message):
     WHAT_FIELD_NUMBER: builtins.int
     VERDICTS_FIELD_NUMBER: builtins.int
     what: builtins.str
-    """NAMESPACE/POD, NAMESPACE/POD/CONTAINER, or the beginning of a container's ID."""
+    """NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/PODGROUP, or the beginning of a
+    container's ID.
+    """
     verdicts: builtins.bool
     """Whether to say what holds the containers back. The answer then takes a second."""
     def __init__(
@@ -1197,6 +1199,22 @@ class Event(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class ShadowEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     NUMBER_FIELD_NUMBER: builtins.int
     AT_FIELD_NUMBER: builtins.int
     KIND_FIELD_NUMBER: builtins.int
@@ -1207,6 +1225,7 @@ class Event(google.protobuf.message.Message):
     FILES_FIELD_NUMBER: builtins.int
     TEXT_FIELD_NUMBER: builtins.int
     LOST_FIELD_NUMBER: builtins.int
+    SHADOW_FIELD_NUMBER: builtins.int
     number: builtins.int
     at: builtins.float
     kind: builtins.str
@@ -1219,6 +1238,10 @@ class Event(google.protobuf.message.Message):
     """events before this one that the client was too slow to see"""
     @property
     def files(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]: ...
+    @property
+    def shadow(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """in shadow mode: what its files would hold"""
+
     def __init__(
         self,
         *,
@@ -1232,8 +1255,9 @@ class Event(google.protobuf.message.Message):
         files: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         text: builtins.str = ...,
         lost: builtins.int = ...,
+        shadow: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["at", b"at", "container", b"container", "container_id", b"container_id", "files", b"files", "kind", b"kind", "lost", b"lost", "namespace", b"namespace", "number", b"number", "pod", b"pod", "text", b"text"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["at", b"at", "container", b"container", "container_id", b"container_id", "files", b"files", "kind", b"kind", "lost", b"lost", "namespace", b"namespace", "number", b"number", "pod", b"pod", "shadow", b"shadow", "text", b"text"]) -> None: ...
 
 Global___Event: typing_extensions.TypeAlias = Event
 

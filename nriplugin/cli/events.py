@@ -27,7 +27,7 @@ from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from nriplugin.cli.control_client import ControlClient
 
@@ -159,10 +159,13 @@ def _print(event: control.Event, *, output: str) -> None:
     at = stamp(event.at)
     names = (event.namespace, event.pod, event.container)
     who = "/".join(name for name in names if name) or event.container_id
-    files = [f"{name}={event.files[name]}" for name in sorted(event.files)]
-    files[:-1] = [f"{file}," for file in files[:-1]]
-    if files and event.text:
-        files[-1] += ";"
+    files = _listed(event.files)
+    shadow = _listed(event.shadow)
+    if shadow:
+        # Values that are in force, if there are any, come first.
+        files = [*_before_more(files), "shadow mode, not set:", *shadow]
+    if event.text:
+        files = _before_more(files)
     rest: list[str] = [text for text in (who, *files, event.text) if text]
     kind = f"{event.kind:{_KIND_WIDTH}}"
     if not on_terminal():
@@ -174,3 +177,14 @@ def _print(event: control.Event, *, output: str) -> None:
     rest = [Toned(text, None, whole=text in files) for text in rest]
     page.text(Toned(at, Tone.FAINT), Toned(kind, tone), *rest, hanging=4)
     page.show(flush=True)
+
+
+def _listed(files: Mapping[str, str]) -> list[str]:
+    """Return each file with its value, and a comma between them."""
+    values = [f"{name}={files[name]}" for name in sorted(files)]
+    return [*(f"{value}," for value in values[:-1]), *values[-1:]]
+
+
+def _before_more(texts: list[str]) -> list[str]:
+    """Return texts that something follows."""
+    return [*texts[:-1], *(f"{text};" for text in texts[-1:])]

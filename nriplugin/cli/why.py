@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         metavar="NAMESPACE/POD[/CONTAINER]|ID",
-        help="the containers of a pod, one of them, or the beginning of an ID",
+        help="the containers of a pod, one of them, those of a PodGroup "
+        "(NAMESPACE/PODGROUP), or the beginning of an ID",
     )
     add_output_argument(parser, "how the answer is printed")
     add_control_argument(parser)

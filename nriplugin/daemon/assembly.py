@@ -22,8 +22,11 @@ from nriplugin.node.state_directory import state_directory
 from nriplugin.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.config.file import PodGroupsSection
+    from nriplugin.daemon.write_thread import WriteThread
     from nriplugin.node.direct_writes import DirectWriter
     from nriplugin.state.creation_decision import Render
 
@@ -51,8 +54,12 @@ def process_on(
     """
     background = BackgroundThread()
     directory = state_directory(node, state_dir)
+
+    def begun(thread: WriteThread) -> None:
+        process.write_thread = thread
+
     lifecycle, unreadable, unwritable = _lifecycle_on(
-        *(node, background, directory),
+        *(node, background, directory, begun),
         read_only=read_only,
         render=render,
         shadow=shadow,
@@ -71,6 +78,7 @@ def process_on(
     lifecycle.requests.watch = process.checkpoint_watch.configure
     lifecycle.jobs.watch = partial(_watch_groups, process)
     process.driver_evidence = node.driver.rungs[-1].evidence
+    lifecycle.writer_opening.open_if_written_before()
     return process
 
 
@@ -90,6 +98,7 @@ def _lifecycle_on(
     node: DetectedNode,
     background: BackgroundThread,
     directory: str | None,
+    begun: Callable[[WriteThread], None],
     *,
     read_only: bool,
     render: Render | None,
@@ -97,7 +106,7 @@ def _lifecycle_on(
 ) -> tuple[Lifecycle, str, str]:
     """Return a life-cycle for a node, and why its cgroups cannot be read or written.
 
-    Either reason is empty if they can.
+    Either reason is empty if they can. `begun` is told of the thread of direct writes.
     """
     records = None if directory is None else OwnershipRecords(directory)
     policy_record = PolicyRecord(directory)
@@ -124,7 +133,9 @@ def _lifecycle_on(
 
         writer = DirectWriter.of(node, tree, directory, queued=True)
         if writer.queue is not None:
-            writer.end_queue = WriteThread(writer.queue).end
+            thread = WriteThread(writer.queue)
+            writer.end_queue = thread.end
+            begun(thread)
         return writer
 
     # If another process has left a journal, its direct writes may have to be taken
@@ -143,5 +154,4 @@ def _lifecycle_on(
         policy_record=policy_record,
         host_root=node.host_root,
     )
-    lifecycle.writer_opening.open_if_written_before()
     return lifecycle, "", unwritable

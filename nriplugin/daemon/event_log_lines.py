@@ -1,8 +1,9 @@
 """The decision log of `-v`: one line for each container that was decided about.
 
 A line has the container's files with their values and the handlers behind them, and
-what was skipped and why. It never has a whole message of the runtime's: those hold the
-environment of containers, and so their secrets.
+what was skipped and why; in shadow mode also the values that were not set. It never has
+a whole message of the runtime's: those hold the environment of containers, and so their
+secrets.
 
 Requests only append to a ring (state/events.py). A thread of its own, which exists only
 with `-v`, looks at the ring a few times per second and makes lines of what is new. It
@@ -21,7 +22,7 @@ from nriplugin.loglimit import LimitedLog
 from nriplugin.stopping import StopFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from nriplugin.state.events import Event, EventLog
     from nriplugin.state.inventory import ContainerEntry
@@ -63,7 +64,11 @@ class EventLogLines:
 
 def line_of(event: Event, entry: ContainerEntry) -> str:
     """Return the line about an event of a container."""
-    line = f"{event.kind.value} {entry.path}: {_values(entry) or 'no values'}"
+    values = _values(entry, entry.ours)
+    if entry.shadow:
+        shown = f"shadow mode, not set: {_values(entry, entry.shadow)}"
+        values = f"{values}; {shown}" if values else shown
+    line = f"{event.kind.value} {entry.path}: {values or 'no values'}"
     if event.text:
         line += f"; {event.text}"
     skipped = _skipped(entry)
@@ -84,6 +89,7 @@ def fields_of(event: Event, entry: ContainerEntry) -> dict[str, Any]:
         "pod": entry.pod.name,
         "container": entry.name,
         "files": dict(entry.ours),
+        "shadow": dict(entry.shadow),
         "handlers": handlers,
         "rule": summary.matched if summary is not None else "",
         "skipped": _skipped(entry),
@@ -91,14 +97,14 @@ def fields_of(event: Event, entry: ContainerEntry) -> dict[str, Any]:
     }
 
 
-def _values(entry: ContainerEntry) -> str:
-    """Return the files with their values, and after each the handler that set it.
+def _values(entry: ContainerEntry, files: Mapping[str, str]) -> str:
+    """Return files with their values, and after each the handler that decided it.
 
     A value that follows from the memory request also has the source of the request.
     """
     summary = entry.decision
     values = []
-    for file, value in entry.ours.items():
+    for file, value in files.items():
         why = None if summary is None else summary.why(file)
         by = "earlier" if why is None else why.handler
         if why is not None and "memory request" in why.rule.fields:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 # A request has two seconds by default, after which the watchdog answers in its place. A
 # handler that is not back so much later does not come back.
 REQUEST_STUCK_S = 30.0
-# A background job may write many files, and may wait for systemd and for the journal.
+# A background job and a direct write may change many files, and may wait for systemd
+# and for the journal.
 BACKGROUND_STUCK_S = 120.0
 
 
@@ -36,6 +37,11 @@ def live(process: DaemonProcess) -> list[str]:
         problems.append("the background thread has ended")
     elif (busy_s := background.busy_s) > BACKGROUND_STUCK_S:
         problems.append(f"the background thread has one job since {busy_s:.0f} s")
+    writing = process.write_thread
+    if writing is not None and writing.has_died:
+        problems.append("the thread of direct writes has ended")
+    elif writing is not None and (busy_s := writing.busy_s) > BACKGROUND_STUCK_S:
+        problems.append(f"a direct write does not end since {busy_s:.0f} s")
     return problems
 
 

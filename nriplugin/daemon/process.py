@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nriplugin.daemon.checkpoint_watch import CheckpointWatch
     from nriplugin.daemon.config_watch import ConfigWatch
     from nriplugin.daemon.podgroups.watch import PodGroupWatches
+    from nriplugin.daemon.write_thread import WriteThread
     from nriplugin.nri.stats import Stats
     from nriplugin.request_stats import RequestStats
     from nriplugin.state.lifecycle import Lifecycle
@@ -60,13 +61,15 @@ class DaemonProcess:
         self.unwritable_because = unwritable_because
         self.config = ConfigStatus(config_path or "", events=lifecycle.events)
         # Set when the parts exist: requests by operation, the counters of the NRI
-        # connection (None for the CRI proxy), and the watches of the configuration
-        # file, of kubelet's checkpoint and of PodGroups.
+        # connection (None for the CRI proxy), the watches of the configuration file, of
+        # kubelet's checkpoint and of PodGroups, and the thread that writes repairs
+        # (from the first need of direct writes on).
         self.requests: RequestStats | None = None
         self.nri_stats: Stats | None = None
         self.config_watch: ConfigWatch[Config] | None = None
         self.checkpoint_watch: CheckpointWatch | None = None
         self.podgroup_watches: PodGroupWatches | None = None
+        self.write_thread: WriteThread | None = None
         # Returns for how many seconds requests have not been decided about because the
         # door's threads do not come back from earlier ones; 0 in a healthy process.
         self.late_s: Callable[[], float] = float

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from nriplugin.state.inventory import ContainerEntry
 
 EXPECTED = (
-    "expected NAMESPACE/POD, NAMESPACE/POD/CONTAINER, or the beginning of a "
-    "container's ID"
+    "expected NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/PODGROUP, or the "
+    "beginning of a container's ID"
 )
 # What the kernel has in these files unless they are written.
 _DEFAULTS = {
@@ -67,8 +67,8 @@ def why_of(
 
     Args:
         process: the daemon.
-        what: NAMESPACE/POD, NAMESPACE/POD/CONTAINER, or the beginning of an ID; if
-            several IDs begin so, all of these containers are in the answer.
+        what: NAMESPACE/POD, NAMESPACE/POD/CONTAINER, NAMESPACE/PODGROUP, or the
+            beginning of an ID; all containers that it names are in the answer.
         verdicts: whether to measure what holds them back, which takes a second.
 
     Raises:
@@ -96,6 +96,8 @@ def _is_named(entry: ContainerEntry, what: str) -> bool:
     names = what.split("/")
     if len(names) == 1:
         return bool(what) and entry.id.startswith(what)
+    if len(names) == 2 and entry.pod.group and entry.pod.group.job_id == what:
+        return True
     own = [entry.pod.namespace, entry.pod.name, entry.name]
     return len(names) in (2, 3) and own[: len(names)] == names
 

@@ -32,6 +32,16 @@ class WriteThread:
         )
         self._thread.start()
 
+    @property
+    def busy_s(self) -> float:
+        """Return for how many seconds the write under way takes; 0 if there is none."""
+        return self._queue.busy_s
+
+    @property
+    def has_died(self) -> bool:
+        """Return whether the thread has ended although nobody ended it."""
+        return not (self._thread.is_alive() or self._stop.is_set())
+
     def end(self, limit_s: float = END_LIMIT_S) -> bool:
         """Finish the write that is under way, and drop what waits.
 

@@ -13,13 +13,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from nriplugin.kube.pod_sums import pod_limits, pod_requests
-from nriplugin.kube.podgroup import NO_KEYS, membership, task_keys
+from nriplugin.kube.podgroup import NO_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nriplugin.kube.manifests import ManifestPod
     from nriplugin.kube.podgroup import Membership, TaskKeys
     from nriplugin.kube.podgroup_object import GroupObject
 
@@ -198,23 +196,6 @@ def sum_demands(demands: Iterable[Demand]) -> Demand:
     return Demand(requests, limits, unknown)
 
 
-def task_of_manifest(pod: ManifestPod) -> TaskInfo:
-    """Return the task that a pod of a manifest is."""
-    member = membership(pod.namespace or "", pod.labels, pod.annotations)
-    keys = task_keys(pod.labels, pod.annotations)
-    return TaskInfo(
-        uid=pod.uid,
-        job=member.job_id,
-        name=pod.name,
-        namespace=pod.namespace or "",
-        member=member,
-        keys=keys,
-        priority=priority_of(keys, pod.priority),
-        demand=Demand(pod_requests(pod.spec), pod_limits(pod.spec)),
-        status=_BY_POD_PHASE.get(pod.phase, TaskStatus.PENDING),
-    )
-
-
 def priority_of(keys: TaskKeys, of_pod: int | None = None) -> int:
     """Return a task's priority: its own key's, else the pod's, else 1."""
     text = keys.priority
@@ -223,11 +204,3 @@ def priority_of(keys: TaskKeys, of_pod: int | None = None) -> int:
         if -_MAX_INT32 - 1 <= stated <= _MAX_INT32:
             return stated
     return DEFAULT_PRIORITY if of_pod is None else of_pod
-
-
-# By `status.phase` of a Pod object.
-_BY_POD_PHASE = {
-    "Running": TaskStatus.RUNNING,
-    "Succeeded": TaskStatus.SUCCEEDED,
-    "Failed": TaskStatus.FAILED,
-}

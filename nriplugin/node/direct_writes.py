@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.paths import CRUN_INNER
 from nriplugin.cgroup.types import contents
-from nriplugin.cgroup.types.registry import Resource, Type
+from nriplugin.cgroup.types.registry import Resource
 from nriplugin.cgroup.writing.executor import Executor
-from nriplugin.cgroup.writing.updates import Update
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.ancestors import shortfalls
 from nriplugin.engine.decision import Level, When
+from nriplugin.errors import CgroupError
 from nriplugin.node.claims import Claims
+from nriplugin.node.file_updates import updates_of
 from nriplugin.node.journal_opening import open_journal
 from nriplugin.node.observe import held
 from nriplugin.node.protection import FILES, above, sum_below
@@ -49,16 +50,9 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.locate.detect import DetectedNode
     from nriplugin.cgroup.types.tree import Tree
     from nriplugin.cgroup.writing.queue import WriteQueue
-    from nriplugin.cgroup.writing.updates import Outcome, Writer
+    from nriplugin.cgroup.writing.updates import Outcome, Update, Writer
     from nriplugin.engine.decision import Write
 
-ORIGIN = "nriplugin"
-
-# cgroup v2 files whose type has another name.
-_TYPES = {
-    "cpu.max.burst": Type.CPU_BURST,
-    "memory.max": Type.MEMORY_LIMIT,
-}
 _BURST = "cpu.max.burst"
 # A burst -> the file whose first number is the quota, on cgroup v2 and v1.
 _QUOTA_OF_BURST = {_BURST: "cpu.max", "cpu.cfs_burst_us": "cpu.cfs_quota_us"}
@@ -305,6 +299,21 @@ class DirectWriter:
         """Return what a file held before nriplugin wrote the value that it holds."""
         return self._executor.original(path, held)
 
+    def original_of(self, path: str) -> str | None:
+        """Return what a file held before the value that nriplugin wrote and it holds.
+
+        None if it holds another one, or cannot be read.
+        """
+        try:
+            held = self.tree.files.read(path).strip()
+        except CgroupError:
+            return None
+        return self.original(path, held)
+
+    def disown(self, paths: Iterable[str]) -> None:
+        """Take note that another program has written what files hold already."""
+        self._executor.disown(paths)
+
     def put_back(
         self, *, dry_run: bool = False, only: Container[str] | None = None
     ) -> list[Finding]:
@@ -433,17 +442,6 @@ def _level(cgroup: str) -> str | None:
 
 def _is_container(cgroup: str, pod: str) -> bool:
     return cgroup.rpartition("/")[0] == pod and _level(cgroup) == "container"
-
-
-def updates_of(file: str, value: str, cgroup: str) -> Iterator[Update]:
-    """Return the updates that set a file; cpu.max takes two, quota and period."""
-    if file == "cpu.max":
-        quota, _, period = value.partition(" ")
-        yield Update(Type.CPU_QUOTA, cgroup, quota, origin=ORIGIN)
-        if period:
-            yield Update(Type.CPU_PERIOD, cgroup, period, origin=ORIGIN)
-    else:
-        yield Update(_TYPES.get(file, file), cgroup, value, origin=ORIGIN)
 
 
 def add_raw(tree: Tree, file: str) -> None:

@@ -116,7 +116,8 @@ class PolicySampler:
             fields["protected_bytes"] = self._protected(cgroup)
         if not needs.isdisjoint((Measure.REFAULTS, Measure.CACHE)):
             self._stat_fields(cgroup, fields)
-        if all(value is None for value in fields.values()):
+        own = (value for name, value in fields.items() if name != "pod_quota")
+        if all(value is None for value in own):
             return None
         return ContainerSample(self.clock(), original, **fields)  # type: ignore[arg-type]
 

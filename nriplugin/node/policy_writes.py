@@ -24,7 +24,7 @@ from nriplugin.cgroup.writing.kernel_text import equal
 from nriplugin.cgroup.writing.updates import Update
 from nriplugin.errors import CgroupError
 from nriplugin.loglimit import LimitedLog
-from nriplugin.node.direct_writes import ORIGIN, updates_of
+from nriplugin.node.file_updates import ORIGIN, updates_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence, Set
@@ -71,13 +71,17 @@ def held_value(tree: Tree, cgroup: str, file: str) -> str | None:
 
 def is_gone(tree: Tree, cgroup: str, file: str) -> bool:
     """Whether a file does not exist: one that cannot be read just now may do so."""
-    path = f"{cgroup}/{file}"
-    if file == "cpu.max":
-        path = tree.path(Type.CPU_QUOTA, cgroup)
     try:
-        return not tree.files.exists(path)
+        return not tree.files.exists(path_of(tree, cgroup, file))
     except CgroupError:
         return False
+
+
+def path_of(tree: Tree, cgroup: str, file: str) -> str:
+    """Return the path of a file; on cgroup v1, that of the quota for cpu.max."""
+    if file == "cpu.max":
+        return tree.path(Type.CPU_QUOTA, cgroup)
+    return f"{cgroup}/{file}"
 
 
 def write_branch(writer: DirectWriter, targets: Sequence[Target]) -> list[TargetResult]:
@@ -154,6 +158,16 @@ def _burst(tree: Tree, cgroup: str) -> int | None:
         return None
 
 
+def beyond(tree: Tree, cgroup: str, file: str, original: str) -> str:
+    """Return what to say if a container uses more than the memory.high it has again."""
+    if file != "memory.high" or not original.isdecimal():
+        return ""
+    use = held_value(tree, cgroup, "memory.current") or ""
+    if not use.isdecimal() or int(use) <= int(original):
+        return ""
+    return f"; it uses {use}, so the kernel reclaims memory and holds it back"
+
+
 class PolicyRecord:
     """The paths of the files that hold a policy's value, kept across a crash."""
 
@@ -161,6 +175,8 @@ class PolicyRecord:
         """Keep the record in the state directory; without one, nothing is kept."""
         self._path = None if directory is None else os.path.join(directory, RECORD)
         self._stored: Set[str] = frozenset()
+        # The paths of an earlier process that are not put back yet; `store` keeps them.
+        self.left: frozenset[str] = frozenset()
         # Tried again at every interval, for as long as a disk is full.
         self._limited = LimitedLog(_log, burst=1, per_second=1 / 300)
 
@@ -168,24 +184,23 @@ class PolicyRecord:
         """Return whether there is a record, of this process or an earlier one."""
         return self._path is not None and os.path.exists(self._path)
 
-    def load(self) -> frozenset[str]:
-        """Return the paths that an earlier process has left."""
+    def load(self) -> None:
+        """Read the paths that an earlier process has left."""
         if self._path is None:
-            return frozenset()
+            return
         try:
             with open(self._path, encoding="utf-8") as file:
                 paths = json.load(file)
-            found = frozenset(path for path in paths if isinstance(path, str))
+            self.left = frozenset(path for path in paths if isinstance(path, str))
+            self._stored = self.left
         except FileNotFoundError:
-            return frozenset()
+            pass
         except (OSError, ValueError, TypeError) as exc:
             _log.warning("policies: %s: cannot be read: %s", self._path, exc)
-            return frozenset()
-        self._stored = found
-        return found
 
     def store(self, paths: Set[str]) -> bool:
         """Replace the record; return whether it has all these paths now."""
+        paths = self.left | paths
         if self._path is None or paths == self._stored:
             return True
         try:

@@ -354,6 +354,15 @@ class Lifecycle:
             return None
         return memory_use(self.tree, cgroup)
 
+    def make_room_for_update(self, plan: Plan, entry: ContainerEntry) -> None:
+        """Have what policies have raised in a pod go back, on cgroup v1.
+
+        No quota of a pod may be below that of a container there, and kubelet may be
+        about to lower the pod.
+        """
+        if plan.facts.direct_only:
+            self.policies.give_back(self.scheduler, entry.pod_cgroup)
+
     def decide_update(
         self,
         plan: Plan,

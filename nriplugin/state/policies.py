@@ -31,7 +31,7 @@ from nriplugin.engine.policy_settings import (
     policies_of,
 )
 from nriplugin.engine.qos_class import qos_class_of
-from nriplugin.errors import CgroupError, JournalError
+from nriplugin.errors import CgroupError
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_samples import PolicySampler
 from nriplugin.state.policy_holds import (
@@ -43,7 +43,7 @@ from nriplugin.state.policy_holds import (
     Wanted,
     originals_of,
 )
-from nriplugin.state.policy_recovery import put_back
+from nriplugin.state.policy_recovery import PolicyRecovery
 from nriplugin.state.policy_starts import ContainerStarts
 from nriplugin.state.policy_triggers import PolicyTriggers
 from nriplugin.state.policy_writing import PolicyWriting
@@ -67,6 +67,9 @@ _log = logging.getLogger(__name__)
 
 JOB = "policies"
 NO_POLICIES = ContainerPolicies()
+# Values of a container that cannot be measured stay for so many looks, and then go
+# back: no policy could end them.
+MOST_UNMEASURED = 3
 
 
 class Policies:
@@ -107,7 +110,7 @@ class Policies:
         self._on = False  # whether a policy is on for some containers
         self.keeps_pods = False
         self._connected = False
-        self._recovered = False
+        self._recovery = PolicyRecovery(record, pending, inventory, locator)
         self._ended = False
         self._again: Callable[[], None] = _never
 
@@ -182,20 +185,21 @@ class Policies:
         if self._plans.others_decide:
             return  # what files hold is the other process's
         began = thread_time()
-        if not self._recovered:
-            self._recover()
+        if not self._recovery.done:
+            self._recovery.look(self._plans.now.facts)
+            self._writing.store()
         self._ask_all(self._plans.now)
         self._carry_out()
         self._triggers.carry_out(self._states.values())
         self._count()
         holds = self._writing.pods or any(one.held for one in self._states.values())
-        if not self._on and holds:
+        if not self._on and (holds or not self._recovery.done):
             self._again()  # the runtime was changing a container, or a write has failed
         self.counts.cpu_s += thread_time() - began
 
     def look_at_new(self) -> None:
         """Ask about the containers that have started since the last call."""
-        if not self._recovered or self._ended or self._plans.others_decide:
+        if not self._recovery.begun or self._ended or self._plans.others_decide:
             return  # the next look has all containers
         began = thread_time()
         states, pods = {}, set()
@@ -213,7 +217,11 @@ class Policies:
                 pods.add(entry.pod_cgroup or "")
                 self._ask(state, NodeSample(cpus=self.sampler.cpus()))
         if states:
-            self._states = {**self._states, **states}
+            # Without those that have ended since the last look: nothing may be written
+            # beside a container that changes.
+            known = self._inventory.snapshot()
+            there = {i: one for i, one in self._states.items() if i in known}
+            self._states = {**there, **states}
             self._carry_out(pods)
         self.counts.cpu_s += thread_time() - began
 
@@ -231,24 +239,6 @@ class Policies:
             if state.entry.pod_cgroup == pod:
                 state.begin_anew()
         self._carry_out()
-
-    def _recover(self) -> None:
-        """Put the values back that an earlier process has left."""
-        self._recovered = True
-        left, writer = self._record.load(), self._pending.writer
-        if not left or writer is None:
-            return
-        known = [
-            (cgroup, entry)
-            for entry in self._inventory.snapshot().values()
-            if (cgroup := self._locator.cgroup_of(entry)) is not None
-        ]
-        try:
-            put_back(writer, left, known, self._plans.now.facts)
-        except JournalError as exc:
-            _log.warning("policies: %s", exc)
-            return
-        self._record.store(frozenset())
 
     def _ask_all(self, plan: Plan) -> None:
         known = self._inventory.snapshot() if self._on or self._states else {}
@@ -278,8 +268,7 @@ class Policies:
             state.cgroup = self._locator.cgroup_of(entry) or ""
             original = originals_of(entry, plan.facts)
             if original != state.original:
-                pod = entry.pod_cgroup or ""
-                self._writing.resized(pod, state.original, original)
+                self._writing.resized(state, original)
                 state.original = original
                 state.begin_anew()
         if state.plan is not plan or state.entry.pod is not entry.pod:
@@ -308,6 +297,8 @@ class Policies:
     def _ask(self, state: PolicyState, node: NodeSample) -> None:
         """Ask the policies of one container; the first one has a file."""
         pod, policies = state.entry.pod_cgroup, state.policies
+        if self._recovery.concerns(pod or ""):
+            return
         try:
             sample = self.sampler.container(
                 state.cgroup, pod, policies.needs, state.original
@@ -316,8 +307,14 @@ class Policies:
             self._limited.log(
                 logging.WARNING, "policies: %s: %s", state.entry.path, exc
             )
+            state.unmeasured += 1
+            if state.unmeasured >= MOST_UNMEASURED:
+                state.begin_anew("it cannot be measured")
             return
+        state.unmeasured = 0
         if sample is None:
+            # Its pod needs no more for its sake.
+            state.begin_anew("it has ended")
             return
         if self._starts.wanted:
             age_s = self._starts.age_s(state.entry.id, sample.at_s)

@@ -37,6 +37,9 @@ class HeldFile(NamedTuple):
     # Of a pod: the original before kubelet wrote another one while the file was held.
     # It tells whether a resize is in the original already.
     first: str = ""
+    # Whether a part of the write was refused, as that to crun's inner cgroup. It is
+    # tried again.
+    partly: bool = False
 
 
 class Wanted(NamedTuple):
@@ -67,6 +70,7 @@ class PolicyState:
         "states",
         "triggered",
         "triggers",
+        "unmeasured",
         "wanted",
     )
 
@@ -80,6 +84,7 @@ class PolicyState:
         self.states: dict[str, Any] = {}
         self.reasons: dict[str, str] = {}
         self.sample: ContainerSample | None = None
+        self.unmeasured = 0  # how many looks in a row could not measure it
         # By file: what it would hold without policies; what policies want it to hold;
         # what it holds because of one; by how much the pod's file has to grow.
         self.original: Mapping[str, str] = {}
@@ -93,9 +98,10 @@ class PolicyState:
         # Where nothing is written: the values that the policies would hold.
         self.shown: Mapping[str, Wanted] = {}
 
-    def begin_anew(self) -> None:
+    def begin_anew(self, reason: str = "") -> None:
         """Forget what policies remember and want; files that are held stay held."""
-        self.states, self.reasons = {}, {}
+        self.states = {}
+        self.reasons = {one.name: reason for one in self.policies.on if reason}
         self.sample = None
         self.triggered = {}
         self.want_nothing()

@@ -1,12 +1,9 @@
-"""Puts back the values of policies that an earlier process has left in files.
+"""When the values of policies go back that an earlier process has left in files.
 
-The record says which files these are (node/policy_writes.py). Usually the journal has
-what they held before. Two kinds of files of a container are exceptions:
-
-* One that holds just what it should was resized since, by coincidence to the value of
-  the policy. It stays as it is.
-* One whose own value was decided and written directly goes back to that: the journal
-  has what was there before both writes.
+The record says which files these are (node/policy_writes.py), and policy_put_back.py
+what they go back to. A value that cannot be put back stays in the record, and every
+look tries again. Until then no policy acts in that pod: it would take the value for the
+pod's own.
 """
 
 from __future__ import annotations
@@ -14,65 +11,70 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from nriplugin.cgroup.journal.restore import Action
-from nriplugin.node.policy_writes import Target, held_value, paths_of, write_branch
-from nriplugin.state.policy_holds import originals_of
+from nriplugin.errors import JournalError
+from nriplugin.loglimit import LimitedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
-
     from nriplugin.engine.model import NodeFacts
-    from nriplugin.node.direct_writes import DirectWriter
-    from nriplugin.state.inventory import ContainerEntry
+    from nriplugin.node.policy_writes import PolicyRecord
+    from nriplugin.state.inventory import Inventory
+    from nriplugin.state.locating import CgroupLocator
+    from nriplugin.state.pending import PendingWrites
 
 _log = logging.getLogger(__name__)
 
 
-def put_back(
-    writer: DirectWriter,
-    left: Set[str],
-    containers: Iterable[tuple[str, ContainerEntry]],
-    facts: NodeFacts,
-) -> None:
-    """Put back what files held before, for the paths that a record has.
+class PolicyRecovery:
+    """Puts back, once, what an earlier process has left; one thread uses it."""
 
-    `containers` are the cgroups and the entries of those that exist.
+    def __init__(
+        self,
+        record: PolicyRecord,
+        pending: PendingWrites,
+        inventory: Inventory,
+        locator: CgroupLocator,
+    ) -> None:
+        """Do nothing until `look` is called."""
+        self.begun = False  # whether the record was read
+        self._record = record
+        self._pending = pending
+        self._inventory = inventory
+        self._locator = locator
+        # What fails is tried again at every interval.
+        self._limited = LimitedLog(_log, burst=8, per_second=1 / 300)
 
-    Raises:
-        JournalError: the journal cannot be read or written.
-    """
-    with writer.exclusive():
-        others = left - _of_containers(writer, left, containers, facts)
-        found = writer.put_back(only=others)
-    for one in found:
-        if one.action is Action.FAILED:
-            _log.warning("policies: %s: %s", one.path, one.reason)
-    back = sum(one.action is Action.RESTORED for one in found)
-    back += len(left) - len(others)
-    _log.info("policies: %d values of an earlier process put back", back)
+    @property
+    def done(self) -> bool:
+        """Return whether nothing is left that could be put back."""
+        return self.begun and not self._record.left
 
+    def concerns(self, pod: str) -> bool:
+        """Return whether a file of a pod or of its containers is left."""
+        return any(f"{pod}/" in path for path in self._record.left)
 
-def _of_containers(
-    writer: DirectWriter,
-    left: Set[str],
-    containers: Iterable[tuple[str, ContainerEntry]],
-    facts: NodeFacts,
-) -> set[str]:
-    """Return the paths of those files for which the journal is not asked."""
-    tree, decided = writer.tree, []
-    done: set[str] = set()
-    for cgroup, entry in containers:
-        for file, value in originals_of(entry, facts).items():
-            now = held_value(tree, cgroup, file)
-            if now is None:
-                continue
-            target = Target(cgroup, file, value, (now,))
-            path = tree.file_path(cgroup, file)
-            if now == value:
-                done |= left & paths_of(tree, target)
-            elif path in left and file in entry.ours and writer.original(path, now):
-                decided.append(target)
-    for result in write_branch(writer, decided):
-        if result.ok:
-            done |= left & paths_of(tree, result.target)
-    return done
+    def look(self, facts: NodeFacts) -> None:
+        """Put back what is left."""
+        left, writer = self._record.left, self._pending.writer
+        if not self.begun:
+            self._record.load()
+            self.begun, left = True, self._record.left
+            if left and writer is None:
+                _log.warning(
+                    "policies: %d values of an earlier process stay as they are, "
+                    "because direct writes are off",
+                    len(left),
+                )
+        if not left or writer is None:
+            return
+        # Imported only here: hardly any process follows one that was killed.
+        from nriplugin.state.policy_put_back import put_back
+
+        known = [
+            (cgroup, entry)
+            for entry in self._inventory.snapshot().values()
+            if (cgroup := self._locator.cgroup_of(entry)) is not None
+        ]
+        try:
+            self._record.left = put_back(writer, left, known, facts, self._limited)
+        except JournalError as exc:
+            self._limited.log(logging.WARNING, "policies: %s", exc)

@@ -17,6 +17,7 @@ from nriplugin.engine.handlers.resources import lasting_quota
 from nriplugin.loglimit import LimitedLog
 from nriplugin.node.policy_writes import (
     Target,
+    beyond,
     difference,
     grown,
     held_value,
@@ -99,11 +100,16 @@ class PolicyWriting:
                 if one.wanted:
                     place = one.target.cgroup, one.target.file
                     self._paths[place] = paths_of(self._tree, one.target)
-        recorded = self._store()
+        recorded = self.store()
         for pod, due in all_due.items():
             if due:
                 self._write(pod, pods[pod], recorded=recorded, ending=ending)
-        self._store()
+            for one in due:
+                cgroup, file, *_ = one.target
+                if file not in self._holds(pod, one.state):
+                    # It was not written, as the runtime is changing a container.
+                    self._paths.pop((cgroup, file), None)
+        self.store()
 
     def forget_ended(self, containers: Collection[str]) -> None:
         """Forget what was held by cgroups that are gone, or by pods without a limit.
@@ -122,15 +128,22 @@ class PolicyWriting:
         now = held_value(self._tree, pod, file)
         return is_gone(self._tree, pod, file) if now is None else now.startswith("max")
 
-    def resized(
-        self, pod: str, was: Mapping[str, str], become: Mapping[str, str]
-    ) -> None:
+    def resized(self, state: PolicyState, become: Mapping[str, str]) -> None:
         """Follow the resize of a container in the originals of its pod.
 
         kubelet writes a higher value to the pod before it resizes the container. If
         that is just the value that the pod holds because of a policy, the file does not
-        show it. A lower value comes after the container's, and is seen in the file.
+        show it, and neither does that of the container. A lower value comes after the
+        container's, and is seen in the file.
+
+        `become` are the originals of the container's files, by file.
         """
+        pod, was = state.entry.pod_cgroup or "", state.original
+        same = [
+            (state.cgroup, file)
+            for file, hold in state.held.items()
+            if equal(file, hold.value, become.get(file, ""))
+        ]
         holds = dict(self.pods.get(pod, NO_HOLDS))
         for file, hold in holds.items():
             original = hold.original
@@ -143,9 +156,14 @@ class PolicyWriting:
                 higher = grown(file, original, [delta])
                 if higher and equal(file, higher, hold.value):
                     original = higher
+                    same.append((pod, file))
             holds[file] = hold._replace(original=original, first=original)
         if holds:
             self.pods[pod] = holds
+        if self._pending.writer is not None:
+            for cgroup, file in same:
+                target = Target(cgroup, file, become.get(file, ""), ())
+                self._pending.writer.disown(paths_of(self._tree, target))
 
     def _write(
         self,
@@ -198,7 +216,8 @@ class PolicyWriting:
                 continue
             value = original if wanted is None else wanted.value
             now = held_value(self._tree, state.cgroup, file)
-            if hold and wanted and hold.asked == value and now == hold.value:
+            holds = hold and wanted and not hold.partly
+            if hold and holds and (hold.asked, hold.value) == (value, now):
                 continue
             known: tuple[str, ...] = (original, hold.value) if hold else (original,)
             if file == "cpu.max":
@@ -232,8 +251,7 @@ class PolicyWriting:
     def _conclude(self, pod: str, one: _Due, result: TargetResult) -> None:
         """Count a result, and keep or end the hold of the file."""
         file = one.target.file
-        holds = self.pods.get(pod, NO_HOLDS) if one.state is None else one.state.held
-        hold = holds.get(file)
+        hold = self._holds(pod, one.state).get(file)
         policy = one.wanted.policy if one.wanted else hold.policy if hold else ""
         if result.gone:
             become = None
@@ -248,6 +266,8 @@ class PolicyWriting:
                 *(policy, one.target.cgroup, file, one.target.value, result.reason),
             )
             become = hold
+            if one.wanted and equal(file, result.now, one.target.value):
+                become = _held(hold, one, result.now)._replace(partly=True)
         elif one.wanted is None:
             self._counts.actions[policy, RESTORED] += 1
             become = None
@@ -260,7 +280,7 @@ class PolicyWriting:
 
     def _keep(self, pod: str, one: _Due, become: HeldFile | None) -> None:
         file, state = one.target.file, one.state
-        holds = dict(self.pods.get(pod, NO_HOLDS) if state is None else state.held)
+        holds = dict(self._holds(pod, state))
         if become is None:
             holds.pop(file, None)
             self._paths.pop((one.target.cgroup, file), None)
@@ -272,6 +292,10 @@ class PolicyWriting:
             self.pods[pod] = holds
         else:
             self.pods.pop(pod, None)
+
+    def _holds(self, pod: str, state: PolicyState | None) -> Mapping[str, HeldFile]:
+        """Return what is held of a container, or of the pod itself."""
+        return self.pods.get(pod, NO_HOLDS) if state is None else state.held
 
     def _tell(
         self,
@@ -290,19 +314,11 @@ class PolicyWriting:
         elif was is not None and become is None:
             why = state.reasons.get(was.policy, "") or "the policy is off"
             text = f"{was.policy}: {file} back after {was.changes} changes: {why}"
-            text += self._beyond(state.cgroup, file, was.original)
+            text += beyond(self._tree, state.cgroup, file, was.original)
             self._events.note(EventKind.RELEASED, state.entry, text)
 
-    def _beyond(self, cgroup: str, file: str, original: str) -> str:
-        """Return what to add to an event if a container uses more than memory.high."""
-        if file != "memory.high" or not original.isdecimal():
-            return ""
-        use = held_value(self._tree, cgroup, "memory.current") or ""
-        if not use.isdecimal() or int(use) <= int(original):
-            return ""
-        return f"; it uses {use}, so the kernel reclaims memory and holds it back"
-
-    def _store(self) -> bool:
+    def store(self) -> bool:
+        """Store which files hold a policy's value; return whether that is done."""
         return self._record.store(frozenset().union(*self._paths.values()))
 
 
@@ -320,4 +336,5 @@ def _held(hold: HeldFile | None, one: _Due, now: str) -> HeldFile:
         original=one.original,
         reason=reason,
         changes=hold.changes + (hold.asked != value),
+        partly=False,
     )

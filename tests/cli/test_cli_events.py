@@ -90,6 +90,22 @@ def test_values_and_text_are_separated(daemon: ControlDaemon, capsys: Captured) 
     assert capsys.readouterr().out.endswith("p cpu.weight=35; it is 100\n")
 
 
+def test_values_of_shadow_mode(daemon: ControlDaemon, capsys: Captured) -> None:
+    """They are told apart from those that are in force."""
+    new = control.Event(kind="created", at=NOW, pod="p")
+    new.shadow.update({"cpu.weight": "59", "cpu.max": "max 100000"})
+    known = control.Event(kind="updated", at=NOW, pod="p", text="resized")
+    known.files["cpu.weight"] = "35"
+    known.shadow["cpu.weight"] = "59"
+    daemon.events.put(new)
+    daemon.events.put(known)
+    assert main(["events", "--control", daemon.address, "--count", "2"]) == 0
+    not_set = "shadow mode, not set: "
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith(f" p {not_set}cpu.max=max 100000, cpu.weight=59")
+    assert second.endswith(f" p cpu.weight=35; {not_set}cpu.weight=59; resized")
+
+
 def test_count_and_kind_and_all(daemon: ControlDaemon, capsys: Captured) -> None:
     """--count counts the events that --kind lets through."""
     for event in (CREATED, DRIFTED, CREATED, DRIFTED):

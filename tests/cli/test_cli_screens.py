@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from drawing.screens import PAGE, SCREEN, comparable
+from drawing.screens import PAGE, comparable, screens, shown_screens
 
 
 def test_every_command_of_the_page_has_its_output() -> None:
     """A screen begins with its command; `hack/screens` fills it."""
     page = PAGE.read_text(encoding="utf-8")
-    found = {one["command"]: one["shown"] for one in SCREEN.finditer(page)}
+    found = shown_screens(page)
     assert page.count("<!-- screen:") == page.count("<!-- end of screen -->")
     assert len(found) == page.count("<!-- screen:")
     assert {command.split()[0] for command in found} == {
@@ -19,6 +19,15 @@ def test_every_command_of_the_page_has_its_output() -> None:
         assert lines[:2] == ["```console", f"$ nriplugin {command}"]
         assert lines[-1] == "```"
         assert len(lines) > 3
+
+
+def test_the_page_shows_what_the_commands_print() -> None:
+    """A change of a page, or a new handler, needs another run of `hack/screens`."""
+    shown = shown_screens(PAGE.read_text(encoding="utf-8"))
+    made = screens(list(shown))
+    assert {c: comparable(text) for c, text in shown.items()} == {
+        c: comparable(text) for c, text in made.items()
+    }
 
 
 def test_a_comparison_leaves_out_what_differs_each_time() -> None:

@@ -39,6 +39,16 @@ def test_decisions_arrive_as_they_are_made(tmp_path: Path) -> None:
     assert event.at > 0
 
 
+def test_a_decision_of_shadow_mode_has_its_values() -> None:
+    """Apart from those that are in force, of which a new container has none."""
+    node = Node("shadow: true")
+    node.create()
+    stream = stream_of(node.plugin.lifecycle.events, all=True)
+    event = next(one for one in stream if one.kind == "created")
+    assert dict(event.files) == {}
+    assert event.shadow["cpu.weight"] == "59"
+
+
 def test_earlier_events(tmp_path: Path) -> None:
     """`all` begins with the oldest that is kept, `after` behind a number."""
     plugin = plugin_on()

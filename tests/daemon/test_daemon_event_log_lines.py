@@ -77,6 +77,19 @@ def test_a_container_without_values_has_a_line(
     assert record.getMessage().startswith("created shop/web/app: no values")
 
 
+def test_in_shadow_mode_a_line_has_what_was_decided(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And says that it was not set."""
+    (record,) = lines_about(f"shadow: true\n{CONFIG}", {}, caplog)
+    text = record.getMessage()
+    assert text.startswith("created shop/web/app: shadow mode, not set: cpu.max.burst=")
+    assert "cpu.max.burst=50000 (cpuBurst), cpu.weight=59 (resources)" in text
+    fields = record.__dict__["fields"]
+    assert fields["files"] == {}
+    assert fields["shadow"]["cpu.weight"] == "59"
+
+
 def test_the_source_of_a_memory_request_is_in_the_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -6,12 +6,19 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cgroup.kernels import Kernel
 from support.harness import connected, container, pod, wait_until
+from support.trees import CONTAINER
 
+from nriplugin.cgroup.types.registry import Type
+from nriplugin.cgroup.writing.executor import Executor
+from nriplugin.cgroup.writing.queue import WriteQueue
+from nriplugin.cgroup.writing.updates import Update
 from nriplugin.daemon import health
 from nriplugin.daemon.background import BackgroundThread
 from nriplugin.daemon.health import WITHDRAWN, live, ready
 from nriplugin.daemon.process import DaemonProcess
+from nriplugin.daemon.write_thread import WriteThread
 from nriplugin.doors.nri.plugin import NodePlugin
 from nriplugin.doors.nri.responses import adjustment
 from nriplugin.engine.model import NodeFacts
@@ -82,6 +89,49 @@ def test_a_background_job_that_hangs(process: DaemonProcess) -> None:
     assert problem.startswith("the background thread has one job since ")
     let_go.set()
     wait_until(lambda: not live(process))
+
+
+class Blocking(Kernel):
+    """Does not come back from a write until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = threading.Event()
+
+    def write(self, path: str, value: str) -> None:
+        assert self.let_go.wait(60)
+        super().write(path, value)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_repair_that_hangs(process: DaemonProcess) -> None:
+    """The thread of direct writes is stuck while its write does not end."""
+    kernel = Blocking()
+    queue = WriteQueue(Executor(kernel.tree))
+    thread = process.write_thread = WriteThread(queue)
+    assert live(process) == []
+    queue.submit([Update(Type.PIDS_MAX, CONTAINER, 7)])
+    wait_until(lambda: live(process))
+    (problem,) = live(process)
+    assert problem.startswith("a direct write does not end since ")
+    kernel.let_go.set()
+    wait_until(lambda: not live(process))
+    assert thread.end()
+    assert live(process) == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_of_direct_writes_that_died(process: DaemonProcess) -> None:
+    """Without it nothing that has drifted is put right any more."""
+
+    def end_the_thread(_: object) -> None:
+        raise SystemExit
+
+    queue = WriteQueue(Executor(Kernel().tree))
+    process.write_thread = WriteThread(queue)
+    queue.submit([Update(Type.PIDS_MAX, CONTAINER, 7)], done=end_the_thread)
+    wait_until(lambda: live(process))
+    assert live(process) == ["the thread of direct writes has ended"]
 
 
 def test_patience(process: DaemonProcess) -> None:

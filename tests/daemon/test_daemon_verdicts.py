@@ -107,6 +107,21 @@ def test_why_has_the_verdict_with_numbers_and_advice(
     assert not [text for text in other.advice if text.startswith("idle")]
 
 
+def test_why_of_a_pod_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its containers on the node, and no others."""
+    node = Node(tmp_path)
+    first, second = (node.add(digit * 64, "job") for digit in "12")
+    node.add("3" * 64, "other")
+    node.add("4" * 64)
+    one, other = why_of(node, "ns/job", monkeypatch, lambda: node.throttle(first))
+    assert [found.verdict for found in one.verdicts] == ["throttled"]
+    assert [found.verdict for found in other.verdicts] == ["idle"]
+    assert (one.cgroup, other.cgroup) == (first, second)
+    for what in ("ns/jo", "shop/job", "job", "ns/job/app"):
+        with pytest.raises(why.NoSuchContainer):
+            why.why_of(daemon_of(node.lifecycle), what)
+
+
 def test_why_without_a_question_for_verdicts_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

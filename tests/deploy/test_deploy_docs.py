@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from nriplugin.cli.main import COMMANDS
+from nriplugin.engine.handlers import table
+from nriplugin.state.events import EventKind
 
 TOP = Path(__file__).parents[2]
 DOCUMENTS = [*TOP.glob("*.md"), *TOP.glob("docs/*.md"), TOP / "deploy/README.md"]
@@ -63,6 +65,24 @@ def test_the_readme_names_every_command() -> None:
     section = readme.partition("## Commands\n")[2].partition("\n## ")[0]
     named = re.findall(r"^nriplugin ([a-z-]+)", section, re.MULTILINE)
     assert set(named) == set(COMMANDS)
+
+
+def test_every_kind_of_event_is_explained() -> None:
+    """The table of `events` has each kind once, and no other."""
+    text = (TOP / "docs/operating.md").read_text()
+    rows = text.partition("| kind | |\n")[2].partition("\n\n")[0]
+    kinds = re.findall(r"`(\w+)`", " ".join(r.split("|")[1] for r in rows.splitlines()))
+    assert sorted(kinds) == sorted(EventKind)
+
+
+def test_the_first_lines_of_the_log_name_every_handler() -> None:
+    """As a daemon of today logs them."""
+    text = (TOP / "docs/logging.md").read_text()
+    found = re.search(r"^INFO handlers on: (.+); off: (.+)$", text, re.MULTILINE)
+    assert found is not None
+    on, off = (set(names.split(", ")) for names in found.groups())
+    assert on | off == {handler.name for handler in table.HANDLERS}
+    assert not on & off
 
 
 def test_contributors_are_told_every_script() -> None:

@@ -4,7 +4,8 @@ usage: guest_faults.py POD_ID CONTAINER_CONFIG POD_CONFIG SIZES_JSON
 
 A line `pause` on standard input is answered by one line of JSON, when nothing is half
 done: the size of each container by its ID, how many calls there were, and what failed
-although the runtime answered. A line `go` is answered by `null`, and the stream goes
+although the runtime answered. `many N`, during a pause, makes so many containers at the
+same time, and is answered alike. A line `go` is answered by `null`, and the stream goes
 on. What fails because the runtime is gone is done again, or cleaned up.
 """
 
@@ -75,14 +76,33 @@ class Stream:
 
     def make(self, size: int) -> None:
         """Create and start a container; one that is half made is removed."""
+        self.start(size, *self.configured(size))
+
+    def make_many(self, count: int) -> None:
+        """Create and start so many containers at the same time."""
+        threads = []
+        for _ in range(count):
+            size = self.random.randrange(len(self.sizes))
+            arguments = (size, *self.configured(size))
+            threads.append(threading.Thread(target=self.start, args=arguments))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def configured(self, size: int) -> tuple[str, str]:
+        """Write what crictl reads about a new container; return its name and path."""
         self.number += 1
         name = f"stream-{self.number}"
         self.config["metadata"]["name"] = name
-        resources = self.config["linux"]["resources"]
-        resources.update(self.sizes[size])
-        path = "/tmp/stream.json"
+        self.config["linux"]["resources"].update(self.sizes[size])
+        path = f"/tmp/{name}.json"
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self.config, file)
+        return name, path
+
+    def start(self, size: int, name: str, path: str) -> None:
+        """Create and start a configured container; one that is half made is removed."""
         try:
             made = self.crictl("create", "--no-pull", self.pod, path, self.pod_config)
             if made and self.crictl("start", made):
@@ -138,7 +158,9 @@ def main() -> None:
             continue
         if not line:
             return
-        paused = line == "pause"
+        paused = line != "go"
+        if line.startswith("many "):
+            stream.make_many(int(line.split()[1]))
         state = {
             "wanted": stream.wanted,
             "calls": stream.calls,

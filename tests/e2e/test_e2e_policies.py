@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
-pytestmark = [on_nodes("containerd-2.4", "v1"), pytest.mark.timeout(1800)]
+pytestmark = [
+    on_nodes("containerd-2.4", "systemd", "v1"),
+    pytest.mark.timeout(1800),
+]
 
 CONFIG = """
 policies: {intervalSeconds: 1}

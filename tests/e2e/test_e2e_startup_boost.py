@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from e2e.test_e2e_policies import Cgroup
 from support.bed import on_nodes
 from support.looking import PATIENCE_S, keep_looking
 from support.plugins import Plugin, running
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet, Pod
 
-pytestmark = [on_nodes("containerd-2.4", "systemd"), pytest.mark.timeout(1800)]
+pytestmark = [
+    on_nodes("containerd-2.4", "systemd", "v1"),
+    pytest.mark.timeout(1800),
+]
 
 CONFIG = "startupBoost: {enabled: true, percent: 300, seconds: %s}"
 GIVEN = {"cpu_shares": 512, "cpu_quota": 40_000, "cpu_period": 100_000}
-OWN, BOOSTED, POD_BOOSTED = "40000 100000", "120000 100000", "130000 100000"
-POD_OWN = "50000 100000"
+# In microseconds per period.
+OWN, BOOSTED, POD_BOOSTED = 40_000, 120_000, 130_000
+POD_OWN = 50_000
 LONG_S = 3000
 # A node on a busy machine may need longer than the first of these to start a container
 # and to look at it.
@@ -39,25 +44,22 @@ def configuration(node: Machine, seconds: int) -> tuple[str, str]:
     return "--config", "/tmp/boost.yaml"
 
 
-def quotas(node: Machine, container: Container) -> tuple[str, str]:
-    """Return cpu.max of the pod and of the container."""
-    (own,) = container.cgroups
-    paths = [f"{own.rpartition('/')[0]}/cpu.max", f"{own}/cpu.max"]
-    found = node.read(paths)
-    pod, mine = ((found[path] or "").strip() for path in paths)
-    return pod, mine
+def quotas(node: Machine, container: Container) -> tuple[int, int]:
+    """Return the quotas of the pod and of the container."""
+    own = Cgroup.of(node, container)
+    return own.pod.quota_us(), own.quota_us()
 
 
 def in_the_end(
-    node: Machine, container: Container, wanted: tuple[str, str], patience_s: float
-) -> tuple[str, str]:
+    node: Machine, container: Container, wanted: tuple[int, int], patience_s: float
+) -> tuple[int, int]:
     """Return the quotas as soon as they are as wanted, or as they stay."""
     return keep_looking(
         lambda: quotas(node, container), lambda held: held == wanted, patience_s
     )
 
 
-def reaches(node: Machine, container: Container, wanted: tuple[str, str]) -> None:
+def reaches(node: Machine, container: Container, wanted: tuple[int, int]) -> None:
     """Wait until the pod and the container have these quotas."""
     assert in_the_end(node, container, wanted, PATIENCE_S) == wanted
 
@@ -66,7 +68,7 @@ def start(node: Machine, kubelet: Kubelet, pod: Pod, name: str) -> Container:
     """Start a container in a pod with a quota, as kubelet gives it one."""
     if not pod.containers:
         first = kubelet.start(pod, "first", {})
-        node.write(f"{first.cgroups[0].rpartition('/')[0]}/cpu.max", POD_OWN)
+        Cgroup.of(node, first).pod.set_quota(POD_OWN)
     return kubelet.start(pod, name, GIVEN)
 
 
@@ -81,7 +83,8 @@ def test_a_boost_ends_after_its_time(node: Machine, kubelet: Kubelet, pod: Pod) 
             assert in_the_end(node, app, own, seconds + PATIENCE_S) == own
         resources = spec["linux"]["resources"]
         assert resources["cpu"]["quota"] == GIVEN["cpu_quota"]
-        assert resources.get("unified", {}).get("cpu.max", OWN) == OWN
+        unified = resources.get("unified", {})
+        assert unified.get("cpu.max", f"{OWN} 100000") == f"{OWN} 100000"
         if seen == boosted:
             return
     pytest.fail(f"no boost was seen, not even one of {TRIES_S[-1]} s")
@@ -112,4 +115,4 @@ def test_a_resize_wins(node: Machine, kubelet: Kubelet, pod: Pod) -> None:
         reaches(node, app, (POD_BOOSTED, BOOSTED))
         update = kubelet.update(app, cpu_quota=30_000, cpu_period=100_000)
         assert update.code == 0, update.stderr
-        reaches(node, app, (POD_OWN, "30000 100000"))
+        reaches(node, app, (POD_OWN, 30_000))

@@ -13,6 +13,7 @@ from faulting.clients import Clients, status
 from faulting.main import CONFIG
 from faulting.played_node import PlayedNode, Size
 from support.gopeers import TOP
+from support.needs import need
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ PODS = 200
 
 @pytest.mark.timeout(600)
 def test_each_disturbance_once(go_peers: Path) -> None:
-    """No container fails, all are known, and every file becomes right.
+    """No container fails, all are known, every file becomes right, clients are served.
 
     A longer run, with another seed each time, is `hack/faults`.
     """
@@ -39,6 +40,8 @@ def test_each_disturbance_once(go_peers: Path) -> None:
         timeout=500,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    if "nothing can be mounted" in done.stdout:
+        need("mount", "a full and a read-only disk were left out")
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from nriplugin.kube.jobs import (
     TaskStatus,
     job_infos,
     phase_of,
-    task_of_manifest,
 )
+from nriplugin.kube.manifest_tasks import task_of_manifest
 from nriplugin.kube.manifests import Manifests, read_manifests
 from nriplugin.kube.podgroup import membership, task_keys
 from nriplugin.kube.podgroup_object import GroupObject

@@ -18,7 +18,8 @@ from nriplugin.convert.validate import check
 from nriplugin.engine.allowed_files import ALLOWABLE, check_raw
 from nriplugin.engine.decision import Level, When
 from nriplugin.errors import ConfigError
-from nriplugin.node.direct_writes import DirectWriter, add_raw, updates_of
+from nriplugin.node.direct_writes import DirectWriter, add_raw
+from nriplugin.node.file_updates import updates_of
 
 if TYPE_CHECKING:
     from pathlib import Path

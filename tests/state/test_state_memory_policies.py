@@ -16,7 +16,6 @@ from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.engine.policies import Trigger
 from nriplugin.errors import CgroupError
 from nriplugin.node.policy_triggers import pull
-from nriplugin.node.policy_writes import PolicyRecord
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
@@ -75,7 +74,9 @@ def test_up_to_the_limit_and_back() -> None:
     assert seen == [96, 96, 64, 64, 64]
 
 
-def test_after_a_crash_a_decided_value_is_back(tmp_path: Path) -> None:
+def test_after_a_crash_a_decided_value_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Also where it was written directly, so that the journal has what was before."""
     with Journal(str(tmp_path)) as journal:
         node = PolicyNode(GUARD, journal=journal, state=tmp_path)
@@ -88,13 +89,16 @@ def test_after_a_crash_a_decided_value_is_back(tmp_path: Path) -> None:
         stall(node)
         assert high(node) > OWN
         decided = node.inventory.snapshot()
-        after = PolicyNode(OFF, kernel=node.kernel, journal=journal, silent=True)
-        after.policies._record = PolicyRecord(str(tmp_path))
+        after = PolicyNode(
+            OFF, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+        )
         for entry in decided.values():
             after.inventory.put(entry)
         after.plans.set_silent(False)
+        after.uses(100 * MIB)
         after.policies.look()
     assert high(after) == OWN
+    assert f"it uses {100 * MIB}, so the kernel reclaims" in caplog.text
 
 
 def test_the_pod_is_not_touched() -> None:
@@ -122,15 +126,20 @@ def test_switched_off_it_goes_back_and_says_what_is_used(end: str) -> None:
     assert f"it uses {100 * MIB}" in released.text
 
 
-def test_after_a_crash_the_next_process_puts_it_back(tmp_path: Path) -> None:
-    """By the record and the journal, before it asks any policy."""
+@pytest.mark.parametrize("use", [OWN, 100 * MIB])
+def test_after_a_crash_the_next_process_puts_it_back(
+    tmp_path: Path, use: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the record and the journal; and it says if more than that is used."""
     with Journal(str(tmp_path)) as journal:
         node = guarded(journal=journal, state=tmp_path)
         stall(node, 2)
         assert high(node) == LIMIT
+    node.uses(use)
     with Journal(str(tmp_path)) as journal:
         PolicyNode(OFF, kernel=node.kernel, journal=journal, state=tmp_path)
     assert high(node) == OWN
+    assert (f"it uses {use}" in caplog.text) == (use > OWN)
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -11,7 +11,10 @@ from support.policies import PolicyNode
 from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
+from nriplugin.cgroup.journal.restore import restore
 from nriplugin.engine.policy_settings import ContainerPolicies
+from nriplugin.errors import JournalError
+from nriplugin.node.direct_writes import DirectWriter
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
@@ -142,6 +145,58 @@ def test_a_resize_to_the_very_value_wins_after_another_one() -> None:
     assert (node.quota(), node.quota(POD)) == (96000, 96000)
 
 
+@pytest.mark.parametrize("by", ["the next process", "restore"])
+def test_after_a_crash_a_resize_to_the_very_value_has_won(
+    tmp_path: Path, by: str
+) -> None:
+    """Also where a policy has raised the resized values before the crash."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 3)
+        node.set_quota(POD, "75000 100000")
+        node.set_quota(CONTAINER, "75000 100000")
+        node.know(CONTAINER, "75000 100000")
+        throttled(node, 3)
+        assert (node.quota(), node.quota(POD)) == (108000, 108000)
+    with Journal(str(tmp_path)) as journal:
+        if by == "restore":
+            restore(node.tree, journal)
+        else:
+            PolicyNode(
+                *(OFF, 2),
+                quota="75000 100000",
+                kernel=node.kernel,
+                journal=journal,
+                state=tmp_path,
+            )
+    assert (node.quota(), node.quota(POD)) == (75000, 75000)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_resize_to_the_very_value_after_a_crash_wins(
+    tmp_path: Path, version: int
+) -> None:
+    """Before the next process starts: the files show nothing of it."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(
+            ON, version, pod_quota="80000 100000", journal=journal, state=tmp_path
+        )
+        throttled(node, 3)
+        assert (node.quota(), node.quota(POD)) == (75000, 105000)
+    for number in range(2):  # after the second process, restore would say the same
+        with Journal(str(tmp_path)) as journal:
+            after = PolicyNode(
+                *(OFF, version),
+                quota="75000 100000",
+                kernel=node.kernel,
+                journal=journal,
+                state=tmp_path,
+            )
+            if number:
+                restore(after.tree, journal)
+        assert (after.quota(), after.quota(POD)) == (75000, 105000)
+
+
 def test_a_burst_between_the_resizes_of_a_pod_and_of_its_container() -> None:
     """What it found in the pod's file is kubelet's new value, and counts once."""
     node = PolicyNode(ON, pod_quota="100000 100000")
@@ -164,6 +219,87 @@ def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None
     with Journal(str(tmp_path)) as journal:
         after = PolicyNode(OFF, kernel=node.kernel, journal=journal, state=tmp_path)
     assert (after.quota(), after.quota(POD)) == (50000, 50000)
+
+
+@pytest.mark.parametrize("config", [ON, OFF])
+def test_what_cannot_be_put_back_after_a_crash_is_tried_again(
+    tmp_path: Path, config: str
+) -> None:
+    """Until then it stays in the record, and is not taken for the pod's own value."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+    kernel = node.kernel
+    kernel.unwilling.add(f"{POD}/cpu.max")
+    with Journal(str(tmp_path)) as journal:
+        after = PolicyNode(config, kernel=kernel, journal=journal, state=tmp_path)
+        throttled(after, 2)
+        assert (after.quota(), after.quota(POD)) == (50000, 72000)
+        assert f"{POD}/cpu.max" in (tmp_path / "policies.json").read_text()
+        kernel.unwilling.clear()
+        if config == OFF:
+            after.background.work_when_time_is_up()
+        else:
+            after.look()
+        assert (after.quota(), after.quota(POD)) == (50000, 50000)
+        assert not (tmp_path / "policies.json").exists()
+        throttled(after, 2)
+        assert after.quota() == after.quota(POD) == (50000 if config == OFF else 72000)
+
+
+@pytest.mark.parametrize("later", ["writer", "journal"])
+def test_a_process_that_cannot_put_values_back_yet_does_so_later(
+    tmp_path: Path,
+    later: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its direct writes are opened by a later reload, or its journal was busy."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise JournalError("the journal is busy")
+
+    with Journal(str(tmp_path)) as journal:
+        with monkeypatch.context() as busy:
+            if later == "journal":
+                busy.setattr(DirectWriter, "put_back", fail)
+            after = PolicyNode(
+                ON, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+            )
+            writer = after.pending.writer
+            if later == "writer":
+                after.pending.writer = None
+            after.plans.set_silent(False)
+            throttled(after, 2)
+        assert after.quota(POD) == 72000
+        after.pending.writer = writer
+        after.look()
+        assert (after.quota(), after.quota(POD)) == (50000, 50000)
+    said = "direct writes are off" if later == "writer" else "the journal is busy"
+    assert said in caplog.text
+
+
+def test_a_part_that_was_written_goes_back_when_the_rest_was_refused() -> None:
+    """As with crun under systemd, whose inner cgroup has the same quota."""
+    node = PolicyNode(ON)
+    inner = f"{CONTAINER}/container"
+    node.kernel.add(inner)
+    node.set_quota(inner, "50000 100000")
+    node.kernel.unwilling.add(f"{inner}/cpu.max")
+    throttled(node, 2)
+    assert (node.quota(), node.quota(inner)) == (72000, 50000)
+    assert node.policies.counts.actions["quotaBurst", "failed"] == 2
+    assert not node.policies.counts.actions["quotaBurst", "left"]
+    node.kernel.unwilling.clear()
+    node.runs(0.72)
+    node.look()
+    assert (node.quota(), node.quota(inner)) == (72000, 72000)
+    node.configure(OFF)
+    node.background.work()
+    assert {node.quota(one) for one in (POD, CONTAINER, inner)} == {50000}
 
 
 def test_a_silent_process_leaves_the_values_of_the_other_one_alone(
@@ -246,6 +382,21 @@ def test_two_containers_of_a_pod_share_its_growth() -> None:
     assert (node.quota(), node.quota(POD)) == (72000, 122000)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_container_that_has_ended_gives_its_part_of_the_pod_back(
+    version: int,
+) -> None:
+    """When its cgroup is gone: the runtime may list it for long after that."""
+    node = PolicyNode(ON, version)
+    throttled(node, 3)
+    assert node.quota(POD) == 75000
+    node.kernel.remove(CONTAINER)
+    node.look()
+    assert node.quota(POD) == 50000
+    assert node.policies.counts.holding == {}
+    assert node.events.since(0)[0][-1].text.endswith(": it has ended")
+
+
 def test_a_burst_above_the_quota_that_goes_back_is_lowered_with_it() -> None:
     """The kernel refuses a quota below the burst."""
     node = PolicyNode(ON)
@@ -277,6 +428,16 @@ def test_a_container_that_the_runtime_is_changing_is_left_alone() -> None:
     assert (node.quota(), node.quota(POD)) == (50000, 50000)
 
 
+def test_what_was_not_written_is_not_in_the_record(tmp_path: Path) -> None:
+    """Else the next process would take other direct writes of that file back."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        node.pending._starting[CONTAINER.rpartition("/")[2]] = ()
+        throttled(node, 2)
+        assert node.quota() == 50000
+        assert not (tmp_path / "policies.json").exists()
+
+
 def test_a_defect_of_a_policy_takes_its_values_back() -> None:
     """It is counted, and the loop goes on."""
 
@@ -304,6 +465,23 @@ def test_without_its_record_nothing_is_raised(
         throttled(node, 5)
         assert node.quota() == 50000
     assert caplog.text.count("cannot be written, so nothing is raised") == 1
+
+
+@pytest.mark.parametrize("end", ["reload", "end"])
+def test_values_go_back_also_while_the_disk_is_full(tmp_path: Path, end: str) -> None:
+    """Nothing is raised any more, and what is raised does not stay so."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+        journal._database.execute("PRAGMA query_only = ON")
+        throttled(node)
+        assert (node.quota(), node.quota(POD)) == (72000, 72000)
+        if end == "end":
+            node.policies.end()
+        else:
+            node.configure(OFF)
+            node.background.work()
+    assert (node.quota(), node.quota(POD)) == (50000, 50000)
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errno import EMFILE
+from errno import EIO, EMFILE
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +11,7 @@ from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.errors import CgroupError
+from nriplugin.state.events import EventKind
 from nriplugin.state.inventory import Inventory
 from nriplugin.state.policy_starts import ContainerStarts
 
@@ -90,6 +91,17 @@ def test_a_start_costs_nothing_for_the_other_pods() -> None:
     assert not [path for path in read if path.startswith(f"{POD}/")]
 
 
+def test_a_container_that_has_just_ended_delays_nothing() -> None:
+    """As an init container, or the one that crashed before this start."""
+    node = PolicyNode(ON)
+    other = f"{POD}/{'fedcba9876543210' * 4}"
+    node.add(other, "20000 100000", "before")
+    node.look()
+    node.inventory.drop(other.rpartition("/")[2])
+    node.start()
+    assert (node.quota(POD), node.quota()) == (150000, 150000)
+
+
 def test_a_pod_that_cannot_be_lowered_is_tried_again() -> None:
     """Also where no policy is on any more, and no container holds a value."""
     node = PolicyNode(ON)
@@ -131,6 +143,30 @@ def test_files_that_cannot_be_read_for_a_while_are_not_forgotten(
         node.look(1)
     node.look(60)
     assert (node.quota(POD), node.quota()) == (50000, 50000)
+
+
+def test_a_boost_ends_also_if_another_policy_cannot_measure() -> None:
+    """Values of a container that cannot be measured go back after some looks."""
+    node = PolicyNode(f"{ON}\nmemoryGuard: {{enabled: true}}")
+    node.start()
+    read = node.kernel.read
+
+    def fail(path: str) -> str:
+        if path.endswith("/memory.events"):
+            raise CgroupError("read", path, None, EIO)
+        return read(path)
+
+    node.kernel.read = fail  # type: ignore[method-assign]
+    node.look(5)
+    assert (node.quota(POD), node.quota()) == (150000, 150000)
+    for _ in range(2):
+        node.look(5)
+    assert (node.quota(POD), node.quota()) == (50000, 50000)
+    released = node.events.since(0)[0][-1]
+    assert (released.kind, released.text) == (
+        EventKind.RELEASED,
+        "startupBoost: cpu.max back after 1 changes: it cannot be measured",
+    )
 
 
 def test_a_reload_ends_it() -> None:

@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from nodes.cache import REPOSITORY, built, digest
-from nodes.payload import SOURCES
+from nodes.payload import SOURCES, set_version
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def _build(source: Path, version: str, output: Path) -> None:
             shutil.copytree(REPOSITORY / name, source / name, ignore=ignored)
         else:
             shutil.copy(REPOSITORY / name, source / name)
-    (source / "nriplugin/__init__.py").write_text(f'__version__ = "{version}"\n')
+    set_version(source, version)
     # hack/image makes its environment once, for this checkout.
     prepared = subprocess.run(
         [REPOSITORY / "hack/image", "--help"],

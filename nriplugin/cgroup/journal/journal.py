@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.writing.journal_entries import JournalRow
+from nriplugin.cgroup.writing.kernel_text import same
 from nriplugin.errors import JournalError
 
 if TYPE_CHECKING:
@@ -150,9 +151,36 @@ class Journal:
     def record(self, entries: Sequence[Entry]) -> None:
         """Store what files hold before they are written, in one transaction.
 
+        Originals may go back even if nothing can be stored, as on a disk that is full:
+        the rows that are there tell `restore` all it needs.
+
         Raises:
             JournalError: nothing is stored, so nothing may be written.
         """
+        try:
+            self._record(entries)
+        except JournalError:
+            if not all(self._goes_back(entry) for entry in entries):
+                raise
+
+    def _goes_back(self, entry: Entry) -> bool:
+        """Return whether an entry replaces nriplugin's value by the original."""
+        with self._errors():
+            known = self._database.execute(_GET, (entry.path,)).fetchone()
+        if known is None or entry.content is None:
+            return False
+        row = JournalRow._make(known)
+        recorded, held = self._settled.get(entry.path, (None, None))
+        if row.ours == recorded:
+            row = row._replace(ours=held)
+        file = entry.path.rpartition("/")[2]
+        return (
+            (row.boot, row.identity) == (self.boot, entry.identity)
+            and same(file, entry.content, row.original)
+            and row.is_ours(entry.held)
+        )
+
+    def _record(self, entries: Sequence[Entry]) -> None:
         now = self._clock()
         with self._transaction() as database:
             if not self._purged:

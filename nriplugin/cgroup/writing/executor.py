@@ -224,6 +224,15 @@ class Executor:
                 return None if gone(self._tree.files, [row]) else row.original
         return None
 
+    def disown(self, paths: Iterable[str]) -> None:
+        """Take note that another program has written what files hold already.
+
+        The journal cannot see that. What they hold is their original from now on.
+        """
+        if self._journal is not None:
+            with self._lock, suppress(JournalError):
+                self._journal.drop(paths)
+
     def sweep(self) -> None:
         """Drop the journal's rows of files that are gone."""
         with self._lock:

@@ -99,6 +99,10 @@ class OriginalsJournal(Protocol):
         """Drop rows of files that are gone."""
         ...
 
+    def drop(self, paths: Iterable[str]) -> None:
+        """Remove rows that are no longer needed."""
+        ...
+
     def row(self, path: str) -> JournalRow | None:
         """Return the row of a file, if there is one of this boot."""
         ...

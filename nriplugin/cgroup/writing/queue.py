@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, deque
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.cgroup.writing.updates import Outcome, Status
@@ -72,10 +73,18 @@ class WriteQueue:
         self._changed = threading.Condition(self._lock)
         self._batches: deque[_Batch] = deque()
         self._levels: dict[str, dict[str, _Waiting]] = {}  # key -> the level it is in
+        # When the batch under way was begun (`monotonic`); None between two batches.
+        self._writing_since: float | None = None
 
     def __len__(self) -> int:
         """Return how many updates wait."""
         return len(self._levels)
+
+    @property
+    def busy_s(self) -> float:
+        """Return for how many seconds the batch under way takes; 0 if there is none."""
+        began = self._writing_since
+        return 0.0 if began is None else monotonic() - began
 
     def submit(
         self,
@@ -124,7 +133,11 @@ class WriteQueue:
             for level in batch.levels:
                 for key in level:
                     del self._levels[key]
-        self._write(batch)
+        self._writing_since = monotonic()
+        try:
+            self._write(batch)
+        finally:
+            self._writing_since = None
         return True
 
     def run(self, stop: threading.Event, *, drain: bool = False) -> None:

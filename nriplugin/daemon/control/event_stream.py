@@ -85,4 +85,5 @@ def message_of(event: Event, lost: int = 0) -> control.Event:
         message.pod = entry.pod.name
         message.container = entry.name
         message.files.update(entry.files)
+        message.shadow.update(entry.shadow)
     return message

@@ -244,6 +244,7 @@ class Interceptor:
         pod = described_pod(of_pod, plan)
         entry, container = self._owned(self._located(entry), pod, plan)
         asked = resources_of(message.linux)
+        lifecycle.make_room_for_update(plan, entry)
         decide = partial(lifecycle.decide_update, plan, entry, pod, container, asked)
         decision = decide()
         update = self._begin(message, entry, noted, decision, cancellation)

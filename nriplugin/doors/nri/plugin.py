@@ -217,10 +217,7 @@ class NodePlugin(Plugin):
         entry, container = existing(lifecycle, request, pod, plan)
         if plan.inactive and not entry.ours:
             return None
-        if plan.facts.direct_only and lifecycle.policies.on:
-            # On cgroup v1 no quota of a pod may be below that of a container in it. So
-            # what policies have raised goes back, before kubelet lowers the pod.
-            lifecycle.policies.give_back(lifecycle.scheduler, entry.pod_cgroup)
+        lifecycle.make_room_for_update(plan, entry)
         asked = core_from_nri(request.linux_resources)
         decision = lifecycle.decide_update(plan, entry, pod, container, asked)
         if lifecycle.inventory.get(message.id) is not noted:

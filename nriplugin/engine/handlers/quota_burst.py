@@ -175,7 +175,9 @@ def _saved(
     if size_s is None:
         return state._replace(resting=False)
     own_us, most_us = bounds
-    share = (own_us - measured.used_us) / (most_us - own_us)
+    # No quota of this policy allows more, whatever was counted meanwhile.
+    used_us = min(measured.used_us, most_us)
+    share = (own_us - used_us) / (most_us - own_us)
     tokens_s = min(state.tokens_s + share * measured.seconds, float(size_s))
     resting = tokens_s <= 0 or (state.resting and tokens_s < size_s / 2)
     return state._replace(tokens_s=tokens_s, resting=resting)

@@ -235,6 +235,44 @@ def test_what_cannot_be_recorded_is_not_written(tmp_path: Path) -> None:
         assert executor.update(weight(200)).status is Status.WRITTEN
 
 
+def full(journal: Journal) -> None:
+    """Have a journal fail as on a disk that is full: it can be read, and not stored."""
+    journal._database.execute("PRAGMA query_only = ON")
+
+
+def test_an_original_goes_back_also_if_nothing_can_be_stored(journal: Journal) -> None:
+    """The row has both values; a value of another program still needs a row."""
+    kernel = Kernel()
+    executor = Executor(kernel.tree, journal=journal)
+    executor.update(weight(200))
+    full(journal)
+    assert executor.update(weight(300)).status is Status.REFUSED
+    assert executor.update(weight(100), cacheable=False).status is Status.WRITTEN
+    assert kernel.files[FILE] == "100"
+    kernel.files[FILE] = "200"
+    both = [weight(100), weight(300, QOS)]
+    outcomes = executor.update_batch(both, fresh=True)
+    assert {one.status for one in outcomes} == {Status.REFUSED}
+    kernel.files[FILE] = "55"
+    assert executor.update(weight(100), cacheable=False).status is Status.REFUSED
+    kernel.remove(POD)
+    kernel.add(POD)
+    kernel.files[FILE] = "200"  # another cgroup of the same path
+    assert executor.update(weight(100), cacheable=False).status is Status.REFUSED
+
+
+def test_a_rounded_value_is_known_before_it_is_stored(journal: Journal) -> None:
+    """What the kernel made of a value is nriplugin's, and its original goes back."""
+    kernel = Kernel()
+    kernel.files[f"{POD}/memory.high"] = "max"
+    executor = Executor(kernel.tree, journal=journal)
+    executor.update(Update(Type.MEMORY_HIGH, POD, 40961))
+    assert kernel.files[f"{POD}/memory.high"] == "40960"
+    full(journal)
+    assert executor.update(Update(Type.MEMORY_HIGH, POD, "max")).ok
+    assert kernel.files[f"{POD}/memory.high"] == "max"
+
+
 def test_a_batch_that_is_refused_still_says_what_is_gone(tmp_path: Path) -> None:
     """Outcomes that were known before the journal failed are kept."""
     with Journal(str(tmp_path)) as journal:

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from nriplugin.doors.cri.door import CRIDoor
 
 BURST = "cpu.cfs_burst_us"
+BOOST = """
+policies: {intervalSeconds: 60}
+startupBoost: {enabled: true, percent: 300, seconds: 3600}
+"""
 HALF = "cpuBurst: {enabled: true, percent: 50}"
 NUMBERS: dict[str, Any] = {
     "cpu_shares": 512,
@@ -111,6 +115,35 @@ def test_a_burst_is_written_and_put_back(
         findings = restore(node.tree, journal)
     assert {found.action for found in findings} == {Action.RESTORED}
     assert (node.read(POD), node.read(cgroup)) == ("0", "0")
+
+
+def test_a_resize_has_the_rest_of_the_pod_go_back(
+    fake: FakeRuntime, tmp_path: Path
+) -> None:
+    """What a policy has raised, before kubelet lowers the pod: as the NRI door does."""
+    node = NodeV1(tmp_path)
+    node.write(POD, "cpu.cfs_quota_us", "200000")
+    path = str(tmp_path / "v1.sock")
+
+    def quotas() -> list[str]:
+        return [node.read(one, "cpu.cfs_quota_us") for one in (POD, app, side)]
+
+    with (
+        serving(
+            *(fake, path, node.facts),
+            tree=node.tree,
+            writer=DirectWriter(node.tree, Executor(node.tree, refresh_s=0.0)),
+            config=BOOST,
+        ),
+        Client(path) as kubelet,
+    ):
+        pod = kubelet.run_pod(uid=UID, cgroup_parent=POD)
+        ids = [kubelet.create(pod, name, **NUMBERS) for name in ("app", "side")]
+        app, side = (node.start(kubelet, one) for one in ids)
+        wait_until(lambda: quotas() == ["600000", "300000", "300000"])
+        kubelet.update(ids[0], cpu_quota=20_000, cpu_period=100_000)
+        wait_until(lambda: quotas()[2] == "100000")
+    assert quotas()[0] == "200000"
 
 
 def lower_quota(node: NodeV1, kubelet: Client, container_id: str, cgroup: str) -> None:

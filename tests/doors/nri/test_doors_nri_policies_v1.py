@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from cgroup.kernels import Kernel
-from doors.nri.messages import asking, container_at
-from doors.nri.nodes import FACTS, Node
+from doors.nri.messages import asking, container_at, pod_at
+from doors.nri.nodes import FACTS, Node, configure
 from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.types.registry import Type
@@ -113,6 +114,57 @@ def test_a_resize_has_the_rest_of_the_pod_go_back() -> None:
     node.look()
     assert node.quotas() == (350_000, 50_000)
     assert node.kernel.tree.get(Type.CPU_QUOTA, side) == 300_000  # it was not resized
+
+
+RULES = """
+rules:
+- match: {%s}
+  quotaBurst: {enabled: true, percent: 120, periodSeconds: null, nodeCpuPercent: null}
+"""
+
+
+@pytest.mark.parametrize(
+    ("match", "quota_us"),
+    [
+        ("namespace: [shop]", 120_000),
+        ("labels: {tier: web}", 120_000),
+        ("labels: {tier: db}", 100_000),
+        ("annotations: {team/app: web}", 120_000),
+        ("annotations: {team/app: db}", 100_000),
+        ("container: [app]", 120_000),
+        ("container: [side]", 100_000),
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_rule_switches_a_policy_on(
+    match: str, quota_us: int, *, listed: bool
+) -> None:
+    """For a container that the runtime lists, and for one that is made."""
+    node = V1Node(RULES % match)
+    pod = pod_at(annotations={"team/app": "web"}, labels={"tier": "web"})
+    if listed:
+        node.synchronize([container_at()], [pod])
+        node.background.work()
+    else:
+        node.synchronize([], [pod_at(id="p2")])
+        node.create(pod=pod)
+        node.start()
+    node.look()
+    node.look()
+    assert node.quotas() == (quota_us, quota_us)
+
+
+def test_a_rule_that_is_gone_takes_the_values_back() -> None:
+    """At the reload, for the containers that it matched."""
+    node = V1Node(RULES % "labels: {tier: web}")
+    pod = pod_at(labels={"tier": "web"})
+    node.synchronize([container_at()], [pod])
+    node.look()
+    node.look()
+    assert node.quotas() == (120_000, 120_000)
+    configure(node.plugin, RULES % "labels: {tier: db}")
+    node.background.work()
+    assert node.quotas() == (100_000, 100_000)
 
 
 def test_without_a_policy_no_new_container_is_kept() -> None:

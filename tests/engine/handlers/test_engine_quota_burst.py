@@ -123,6 +123,16 @@ def test_the_bucket(
     assert (answer.state.quota_us, answer.state.resting) == (quota_us, rests)
 
 
+@pytest.mark.parametrize("cpus", [4.0, 1e9])
+def test_a_sample_empties_the_bucket_by_no_more_than_its_time(cpus: float) -> None:
+    """However much was counted, as by a counter that jumped or under another quota."""
+    settings = QuotaBurstSettings(True, percent=300, period_seconds=60)
+    answer = quota_to_hold(
+        settings, state(OWN_US, 25.0), sample(0.0), sample(INTERVAL_S, cpus), CALM
+    )
+    assert answer.state.tokens_s == 15.0
+
+
 def test_the_actions_of_pod_and_container() -> None:
     """The pod grows by the difference; both have the container's period."""
     answer = quota_to_hold(FOR_EVER, state(100_000), sample(0), sample(10, 1, 3), CALM)
