@@ -73,6 +73,9 @@ ROWS = {
         "kubelet's MemoryQoS": "kubernetes/test_kubernetes_memory_qos.py",
         "`nriplugin capacity`": "kubernetes/test_kubernetes_capacity.py",
         "PodGroup objects of the API server": "kubernetes/test_kubernetes_podgroups.py",
+        "image and Helm chart, from the import to the removal": (
+            "kubernetes/test_kubernetes_helm.py"
+        ),
         "pods come and go while systemd reloads": "kubernetes/test_kubernetes_churn.py",
     },
 }
