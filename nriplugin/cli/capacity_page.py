@@ -150,7 +150,7 @@ def _draw_tree(page: Page, report: CapacityReport) -> None:
     for depth, level in (*reserved, *report.tree.walk()):
         rows.append(_level_row(depth, level))
         notes.append(_level_notes(depth, level))
-    page.table(rows, notes=notes, numbers=True)
+    page.table(rows, notes=notes, numbers=True, names_above=True)
 
 
 def _level_row(depth: int, level: CgroupLevel) -> tuple[str, ...]:

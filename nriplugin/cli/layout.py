@@ -83,37 +83,70 @@ def table_rows(
     *,
     indent: int = 0,
     numbers: bool = False,
+    names_above: bool = False,
     room: int | None = None,
     colour: bool = False,
 ) -> list[list[str]]:
     """Return the lines of each row of a table, whose columns are two spaces apart.
 
     With `numbers`, all columns but the first are aligned to the right. With `room` for
-    a line, cells of columns that are too wide are wrapped.
+    a line, cells of columns that are too wide are wrapped; with `names_above`, the
+    first cell of each row then stands on a line of its own, above the others.
     """
-    columns = list(zip(*cells, strict=True))
-    wide = [max(map(len, column)) for column in columns]
-    if room is not None:
-        _narrow(wide, room - 2 * (len(wide) - 1))
+    wide = _widths(cells)
+    gap = 2
+    names: list[list[str]] = [[] for _ in cells]
+    if room is not None and sum(wide) > (space := _space(room, wide, gap)):
+        if names_above:
+            names = [_name_lines(row[0], indent, room, colour=colour) for row in cells]
+            # What is left of the first column indents the others.
+            cells = [["", *row[1:]] for row in cells]
+            wide = _widths(cells)
+            gap = 2 if sum(wide) <= space else 1
+            space = _space(room, wide, gap)
+            _narrow(wide, space, [max(map(_longest, one)) for one in zip(*cells, strict=True)])
+        _narrow(wide, space, [LEAST_COLUMN] * len(wide))
     rows = []
-    for row in cells:
-        lines = []
+    for row, lines in zip(cells, names, strict=True):
         for part in _parts_of(row, wide):
             line = " " * indent
             for number, (cell, width) in enumerate(zip(part, wide, strict=True)):
                 space = " " * (width - len(cell))
                 shown = coloured(cell, colour)
                 right = numbers and number
-                line += (space + shown if right else shown + space) + "  "
+                line += (space + shown if right else shown + space) + " " * gap
             lines.append(line.rstrip())
         rows.append(lines)
     return rows
 
 
-def _narrow(widths: list[int], room: int) -> None:
-    """Make the widest columns narrower until all of them fit."""
-    while sum(widths) > room and max(widths) > LEAST_COLUMN:
-        widths[widths.index(max(widths))] -= 1
+def _widths(cells: list[list[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+
+def _space(room: int, widths: list[int], gap: int) -> int:
+    return room - gap * (len(widths) - 1)
+
+
+def _name_lines(name: str, indent: int, room: int, *, colour: bool) -> list[str]:
+    depth = len(name) - len(name.lstrip())
+    return text_lines(
+        [name], indent=indent, hanging=depth + 2, width=indent + room, colour=colour
+    )
+
+
+def _narrow(widths: list[int], room: int, least: list[int]) -> None:
+    """Make the widest columns narrower until all of them fit or are at their least."""
+    while sum(widths) > room:
+        wider = [at for at, width in enumerate(widths) if width > least[at]]
+        if not wider:
+            return
+        widths[max(wider, key=widths.__getitem__)] -= 1
+
+
+def _longest(cell: str) -> int:
+    """Return how long the longest word of a cell is."""
+    return max(map(len, cell.split(" ")))
 
 
 def _parts_of(row: list[str], widths: list[int]) -> list[list[str]]:

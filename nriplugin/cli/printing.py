@@ -76,16 +76,19 @@ class Page:
         notes: Sequence[Sequence[str]] = (),
         indent: int = 0,
         numbers: bool = False,
+        names_above: bool = False,
     ) -> None:
         """Add rows in columns; cells of columns that are too wide are wrapped.
 
-        The notes of each row are texts that are added below it.
+        The notes of each row are texts that are added below it. With `names_above`, the
+        first cells of rows that are too wide get lines of their own.
         """
         indent += self._indent
         lines_of_rows = table_rows(
             [[_escaped_text(cell) for cell in row] for row in rows],
             indent=indent,
             numbers=numbers,
+            names_above=names_above,
             room=self.width - indent,
             colour=self._colour,
         )

@@ -57,6 +57,30 @@ def test_wide_columns_of_a_table_are_wrapped() -> None:
     assert page.lines[0].index("n", 5) == page.lines[1].index("5")
 
 
+def test_names_stand_above_their_row_where_a_line_has_no_room() -> None:
+    """Every cell is whole and stays in its column; where all fit, nothing changes."""
+    rows = [("cgroup", "cpu.weight", "out of"), ("  " + "pod " * 10, "100", "7")]
+    wide, narrow, long = (Page(width, colour=False) for width in (80, 45, 45))
+    wide.table(rows, numbers=True, names_above=True)
+    assert len(wide.lines) == 2
+    narrow.table(rows, numbers=True, names_above=True)
+    assert narrow.lines == [
+        "cgroup",
+        "  cpu.weight  out of",
+        "  pod pod pod pod pod pod pod pod pod pod",
+        "         100       7",
+    ]
+    rows = [(name, *cells, *cells, *cells) for name, *cells in rows]
+    long.table(rows, numbers=True, names_above=True)
+    assert long.lines == [
+        "cgroup",
+        " cpu.weight out cpu.weight out cpu.weight out",
+        "             of             of             of",
+        "  pod pod pod pod pod pod pod pod pod pod",
+        "        100   7        100   7        100   7",
+    ]
+
+
 def test_notes_stand_below_their_row() -> None:
     """They are indented, and wrapped as texts are."""
     page = Page(40, colour=False)
