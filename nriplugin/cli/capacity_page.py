@@ -86,7 +86,8 @@ def _draw_allocated(page: Page, report: CapacityReport, *, bars: bool) -> None:
     ]
     rows += [_allocated_row(report, name) for name in names]
     page.table(rows)
-    page.text(f"{report.pods} pods; limits may be over 100 percent (overcommit).")
+    pods = f"{report.pods} pod{'s'[: report.pods != 1]}"
+    page.text(f"{pods}; limits may be over 100 percent (overcommit).")
     if bars:
         page.text("")
         for name in DRAWN:
@@ -110,7 +111,7 @@ def _allocated_row(report: CapacityReport, name: str) -> tuple[str, ...]:
         notes.append(f"overcommitted by {short_amount(name, over)}")
     unlimited = report.unlimited.get(name, 0)
     if unlimited:
-        notes.append(f"{unlimited} pods without a limit")
+        notes.append(f"{unlimited} pod{'s'[: unlimited != 1]} without a limit")
     tone = Tone.WARNING if notes else None
     percent = ["-" if share is None else f"{share} %" for share in shares]
     return (
