@@ -91,21 +91,23 @@ def table_rows(
 
     With `numbers`, all columns but the first are aligned to the right. With `room` for
     a line, cells of columns that are too wide are wrapped; with `names_above`, the
-    first cell of each row then stands on a line of its own, above the others.
+    first cell of each row then stands on a line of its own, above the others, which are
+    one space apart if that is needed.
     """
     wide = _widths(cells)
     gap = 2
     names: list[list[str]] = [[] for _ in cells]
-    if room is not None and sum(wide) > (space := _space(room, wide, gap)):
+    if room is not None and sum(wide) > (free := _free(room, wide, gap)):
         if names_above:
             names = [_name_lines(row[0], indent, room, colour=colour) for row in cells]
             # What is left of the first column indents the others.
             cells = [["", *row[1:]] for row in cells]
             wide = _widths(cells)
-            gap = 2 if sum(wide) <= space else 1
-            space = _space(room, wide, gap)
-            _narrow(wide, space, [max(map(_longest, one)) for one in zip(*cells, strict=True)])
-        _narrow(wide, space, [LEAST_COLUMN] * len(wide))
+            gap = 2 if sum(wide) <= free else 1
+            free = _free(room, wide, gap)
+            columns = zip(*cells, strict=True)
+            _narrow(wide, free, [max(map(_longest, one)) for one in columns])
+        _narrow(wide, free, [LEAST_COLUMN] * len(wide))
     rows = []
     for row, lines in zip(cells, names, strict=True):
         for part in _parts_of(row, wide):
@@ -124,7 +126,8 @@ def _widths(cells: list[list[str]]) -> list[int]:
     return [max(map(len, column)) for column in zip(*cells, strict=True)]
 
 
-def _space(room: int, widths: list[int], gap: int) -> int:
+def _free(room: int, widths: list[int], gap: int) -> int:
+    """Return what a line of a table has for its cells."""
     return room - gap * (len(widths) - 1)
 
 

@@ -27,8 +27,8 @@ spec:
 ---
 kind: Deployment
 metadata: {name: web}
-spec: {replicas: 1, template: {spec: {containers: [{name: a}, {name: b}, {name: c}, {name: d},
-  {name: e}]}}}
+spec: {replicas: 1, template: {spec: {containers: [{name: a}, {name: b}, {name: c},
+  {name: d}, {name: e}]}}}
 """
 CONFIG = "memoryQoS: {enabled: true}\ncpuBurst: {enabled: true}\n"
 

@@ -70,8 +70,8 @@ def test_names_stand_above_their_row_where_a_line_has_no_room() -> None:
         "  pod pod pod pod pod pod pod pod pod pod",
         "         100       7",
     ]
-    rows = [(name, *cells, *cells, *cells) for name, *cells in rows]
-    long.table(rows, numbers=True, names_above=True)
+    longer = [(name, *cells, *cells, *cells) for name, *cells in rows]
+    long.table(longer, numbers=True, names_above=True)
     assert long.lines == [
         "cgroup",
         " cpu.weight out cpu.weight out cpu.weight out",

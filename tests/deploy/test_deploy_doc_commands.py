@@ -270,8 +270,12 @@ def test_helm_knows_its_commands(command: Command) -> None:
                 found = found[key]
     if len(words) > 1 and words[0] in ("install", "upgrade"):
         # The schema refuses `--set image.tag=1`, because helm makes a number of it.
-        words = [tool("helm"), "template", *words[1:]]
-        made = subprocess.run(words, capture_output=True, text=True, check=False)
+        made = subprocess.run(
+            [tool("helm"), "template", *words[1:]],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert made.returncode == 0, made.stderr
         assert "kind: DaemonSet" in made.stdout
 

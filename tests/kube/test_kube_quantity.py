@@ -124,5 +124,5 @@ def test_bytes_have_no_suffix_for_parts_of_one() -> None:
     assert byte_count("512Mi") == 512 << 20
     assert byte_count("0.1Ki") == 103
     for text in ("512m", "1u", "1n"):
-        with pytest.raises(ConfigError, match="memory: '.*', expected bytes, such as"):
+        with pytest.raises(ConfigError, match=r"memory: '.*', expected bytes, such"):
             byte_count(text, "memory")
