@@ -95,7 +95,9 @@ class Page:
         for lines, texts in zip_longest(lines_of_rows, notes, fillvalue=()):
             self._add([*lines])
             for text in texts:
-                self.text(text, indent=2)
+                # A text that begins with spaces stays below its first word.
+                depth = len(text) - len(text.lstrip())
+                self.text(text, indent=2, hanging=depth)
 
     def _add(self, lines: list[str]) -> None:
         label, self._label = self._label, ""

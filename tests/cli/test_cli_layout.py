@@ -86,6 +86,9 @@ def test_notes_stand_below_their_row() -> None:
     page = Page(40, colour=False)
     page.table([("a", "b"), ("c", "d")], notes=[(), ("first", "second")])
     assert page.lines == ["a  b", "c  d", "  first", "  second"]
+    page = Page(40, colour=False)
+    page.table([("a", "b")], notes=[("    " + "word " * 8,)])
+    assert page.lines == ["a  b", " " * 5 + " word" * 7, "      word"]
 
 
 @pytest.mark.parametrize(
