@@ -230,6 +230,10 @@ def test_a_reservation_beyond_the_capacity_is_a_mistake(
         ),
         ("{kind: Pod, metadata: {name: x}}", "document 1 (Pod x): spec: missing, "),
         ("text", "document 1 (Pod (no name)): spec: missing, "),
+        (
+            "{items: [{kind: Node}, {kind: Pod, metadata: {name: x}}]}",
+            "document 1, items[1] (Pod x): spec: missing, ",
+        ),
     ],
 )
 def test_a_file_without_pods_is_a_mistake(
@@ -241,6 +245,23 @@ def test_a_file_without_pods_is_a_mistake(
     command = ["capacity", "--node", NODE, "--pods", PODS, "--pods", str(file)]
     assert main(command) == 2
     assert capsys.readouterr().err.startswith(f"nriplugin: {file}: {message}")
+
+
+def test_cgroups_that_cannot_be_opened_are_no_difference(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """The exit code is that of a mistake: 1 would say that a value differs."""
+    given = ["--node", NODE, "--pods", PODS, "--cgroup-root", str(tmp_path / "no")]
+    assert main(["capacity", *given, "--check"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "--check: open " in told.err
+
+
+def test_standard_input_is_read_once(capsys: Captured) -> None:
+    """A second file would be empty, and the node be shown without its pods."""
+    assert main(["capacity", "--node", "-", "--pods", "-"]) == 2
+    assert "--pods: '-', expected standard input only once" in capsys.readouterr().err
 
 
 def test_objects_beside_pods_are_left_out(tmp_path: Path, capsys: Captured) -> None:

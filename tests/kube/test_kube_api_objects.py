@@ -84,6 +84,15 @@ def test_a_status_that_is_none(wrong: object) -> None:
     assert one.running == {}
 
 
+def test_a_status_with_names_that_are_none() -> None:
+    """A waiting resize is looked up by names; others match no container."""
+    waits = {"conditions": [{"type": "PodResizePending", "status": "True"}]}
+    names: list[object] = [["a"], {"a": 1}, None, 5]
+    status = {**waits, "containerStatuses": [{"name": one} for one in names]}
+    (one,) = read_active_pods([pod("a", **status)], None)
+    assert len(one.pod.spec.containers) == 1
+
+
 def test_a_node_has_capacity_and_allocatable() -> None:
     """They are two things; a node that has reported nothing is refused."""
     status = {"capacity": CAPACITY, "allocatable": {"cpu": "7", "memory": "30Gi"}}
