@@ -112,7 +112,8 @@ class ExplainedContainer:
     requests: dict[str, Quantity]
     defaulted: tuple[str, ...]
     limits: dict[str, Quantity]
-    sent: dict[str, int | str]  # what kubelet's own MemoryQoS sets included
+    sent: dict[str, int]
+    sent_files: dict[str, str]  # what kubelet's own MemoryQoS sets
     settings: str
     shadow: bool  # whether the values are only shown, and not set
     files: tuple[ExplainedFile, ...]
@@ -290,9 +291,7 @@ def _explain_container(
         # What the kubelet's own MemoryQoS sets is explicit to the engine.
         available = facts.memory_allocatable_bytes or 0
         own = explicit_values(
-            container_files(
-                requests, container.limits, spec, qos, kubelet, available
-            )
+            container_files(requests, container.limits, spec, qos, kubelet, available)
         )
     # CRI, and so containerd, reads zero as "not given".
     resources = Resources(
@@ -331,7 +330,8 @@ def _explain_container(
         requests=requests,
         defaulted=tuple(name for name in requests if name not in container.requests),
         limits=dict(container.limits),
-        sent={**{field: number for field, number in numbers.items() if number}, **own},
+        sent={field: number for field, number in numbers.items() if number},
+        sent_files=dict(own),
         settings=decision.settings.rule,
         shadow=decision.settings.shadow,
         files=_files(decision, convert(resources, facts.curve).files),

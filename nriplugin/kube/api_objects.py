@@ -104,17 +104,24 @@ def _spec_in_force(spec: object, status: Mapping[str, Any]) -> object:
         found["resources"] = status["resources"]
     for field, statuses in _CONTAINERS.items():
         has = {
-            str(_mapping(one).get("name")): _mapping(one).get("resources")
-            for one in _list(status.get(statuses))
+            one["name"]: one.get("resources")
+            for one in map(_mapping, _list(status.get(statuses)))
+            if isinstance(one.get("name"), str)
         }
         if isinstance(spec.get(field), list):
-            found[field] = [
-                {**one, "resources": has[str(one["name"])]}
-                if isinstance(one, Mapping) and has.get(str(one.get("name"))) is not None
-                else one
-                for one in spec[field]
-            ]
+            found[field] = [_with_resources(one, has) for one in spec[field]]
     return found
+
+
+def _with_resources(container: object, has: Mapping[str, object]) -> object:
+    """Return a container of a specification with the resources that it has."""
+    name = _mapping(container).get("name")
+    resources = has.get(name) if isinstance(name, str) else None
+    return (
+        container
+        if resources is None
+        else {**_mapping(container), "resources": resources}
+    )
 
 
 def kinds_of(documents: list[Any]) -> list[str]:

@@ -109,7 +109,9 @@ def read_pod(content: Mapping[str, Any], where: str) -> ManifestPod:
         ConfigError: the pod is malformed.
     """
     where = f"{where} (Pod {_name_in(_metadata(content))})"
-    return _pod_of(_Object(1, where, "Pod", content), Template("", content, None), where)
+    return _pod_of(
+        _Object(1, where, "Pod", content), Template("", content, None), where
+    )
 
 
 def _add_object(entry: _Object, found: Manifests) -> None:

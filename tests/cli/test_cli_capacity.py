@@ -155,6 +155,26 @@ def test_bars_on_a_terminal() -> None:
         assert running.wait() == 0
     text = COLOUR.sub("", running.text)
     assert f"cpu     {'█' * 39}{'░' * 8}{'▒' * 3}  limits 146 %" in text
+    # No line is too long, and a file is not apart from its value.
+    assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"=\s*\n|cpu.max=[0-9]+\n", text)
+    assert re.search(r"\n {8}v1  cpu.shares=\d+ .*\n {12}memory.limit_in_bytes=", text)
+
+
+def test_one_pod_is_no_pods(tmp_path: Path, capsys: Captured) -> None:
+    """The words beside a count of one say so."""
+    manifest, drawing = tmp_path / "pods.yaml", tmp_path / "capacity.svg"
+    manifest.write_text("{kind: Pod, spec: {containers: [{name: app}]}}")
+    command = ["capacity", "--node", NODE, "--pods", str(manifest)]
+    assert main([*command, "--svg", str(drawing)]) == 0
+    found = capsys.readouterr().out + drawing.read_text()
+    for words in (
+        "1 pod; limits",
+        "1 pod without",
+        "1 pod has no",
+        "1 BestEffort pod ",
+    ):
+        assert words in found
 
 
 def test_the_drawing_is_svg_with_every_pod(tmp_path: Path, capsys: Captured) -> None:

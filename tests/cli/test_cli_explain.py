@@ -557,16 +557,16 @@ def test_what_the_kubelets_own_memory_qos_sets_wins(tmp_path: Path) -> None:
 
     app = explained()
     # 256Mi and half of the way to 1Gi.
-    assert app["sent"]["memory.high"] == str(640 << 20)
+    assert app["sent_files"]["memory.high"] == str(640 << 20)
     assert "memory.high" in {one["what"] for one in app["left"]}
     files = {one["file"]: one["handler"] for one in app["files"]}
     assert "memory.high" not in files
     assert files["memory.low"] == "memoryQoS"
-    assert "memory.high" not in explained("--cgroup-version", "1")["sent"]
+    assert explained("--cgroup-version", "1")["sent_files"] == {}
 
     kubelet.write_text("memoryReservationPolicy: TieredReservation")
     app = explained()
-    assert app["sent"]["memory.low"] == str(256 << 20)
+    assert app["sent_files"]["memory.low"] == str(256 << 20)
     files = {one["file"]: one["handler"] for one in app["files"]}
     assert "memory.low" not in files
     assert files["memory.high"] == "memoryQoS"

@@ -91,6 +91,10 @@ def test_a_status_with_names_that_are_none() -> None:
     status = {**waits, "containerStatuses": [{"name": one} for one in names]}
     (one,) = read_active_pods([pod("a", **status)], None)
     assert len(one.pod.spec.containers) == 1
+    nameless = pod("a", **waits, containerStatuses=[{"resources": {}}])
+    nameless["spec"]["containers"] = [5, {}]
+    with pytest.raises(ConfigError, match=r"containers\[0\]: 5, expected a container"):
+        read_active_pods([nameless], None)
 
 
 def test_a_node_has_capacity_and_allocatable() -> None:
