@@ -113,6 +113,27 @@ def test_what_is_allocated_of_the_48_cpu_node(tmp_path: Path, capsys: Captured) 
     }
 
 
+@pytest.mark.parametrize(
+    ("allocatable", "eviction"),
+    [("4Gi", "0"), ("4046Mi", "50Mi"), ("3996Mi", "100Mi")],
+)
+def test_a_threshold_below_the_default(
+    allocatable: str, eviction: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """What is allocatable is what the node reports, also where nothing is reserved."""
+    node = tmp_path / "node.yaml"
+    node.write_text(
+        "{kind: Node, status: {capacity: {cpu: 2, memory: 4Gi}, "
+        f"allocatable: {{cpu: 1930m, memory: {allocatable}}}}}}}"
+    )
+    assert main(["capacity", "--node", str(node), "--pods", PODS, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert parse(found["allocatable"]["memory"]) == parse(allocatable)
+    assert found["reserved"]["kube"] == {"cpu": "70m"}
+    assert found["reserved"]["evictionHard"]["memory"] == eviction
+    assert found["tree"]["v2"]["memory.max"] == str(4 << 30)
+
+
 def test_the_tree_has_paths_and_values_on_four_levels(capsys: Captured) -> None:
     """250m, 500m and 400Mi are 256 shares, a quota of 50000 and 419430400 bytes."""
     found = report(capsys)

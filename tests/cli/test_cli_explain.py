@@ -537,10 +537,12 @@ def test_the_kubelets_configuration_counts(tmp_path: Path) -> None:
     [without] = json.loads(done.stdout)["pods"]
     assert "cpu.quota" not in without["containers"][0]["sent"]
 
-    kubelet.write_text("podPidsLimit: many")
+    kubelet.write_text("podPidsLimit: many\nkubeReserved: {cpu: x}")
     done = explain("--kubelet-config", kubelet, *options, stdin=pod)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{kubelet}:1: podPidsLimit: 'many', expected" in done.stderr
+    first, second = done.stderr.splitlines()
+    assert f"{kubelet}:1: podPidsLimit: 'many', expected" in first
+    assert f"{kubelet}:2: kubeReserved.cpu: 'x', expected" in second
 
 
 def test_what_the_kubelets_own_memory_qos_sets_wins(tmp_path: Path) -> None:
