@@ -15,6 +15,7 @@ from nriplugin.kube.manifests import ManifestPod, read_pod
 
 POD = "Pod"
 _ENDED = ("Succeeded", "Failed")
+_PENDING = "Pending"
 # The condition of a pod with a resize that kubelet has not taken up.
 _WAITING = "PodResizePending"
 # The containers in a specification, and what the status says about them.
@@ -71,6 +72,9 @@ def read_node(documents: list[Any], source: str) -> NodeObject:
 def read_active_pods(documents: list[Any], node: str | None) -> list[ActivePod]:
     """Return the pods that have not ended, and are on the node if one is named.
 
+    A pod that waits for a node is on none. One without a status is yet to be created,
+    and is taken to be on the node.
+
     Raises:
         ConfigError: a pod is malformed.
     """
@@ -80,7 +84,10 @@ def read_active_pods(documents: list[Any], node: str | None) -> list[ActivePod]:
             continue
         status = _mapping(one.get("status"))
         assigned = _mapping(one.get("spec")).get("nodeName")
-        if status.get("phase") in _ENDED or (node and assigned not in (None, node)):
+        phase = status.get("phase")
+        if phase in _ENDED or (phase == _PENDING and assigned is None):
+            continue
+        if node and assigned not in (None, node):
             continue
         given = {**one, "spec": _spec_in_force(one.get("spec"), status)}
         pods.append(ActivePod(read_pod(given, where), dict(_running(status))))
@@ -122,6 +129,16 @@ def _with_resources(container: object, has: Mapping[str, object]) -> object:
         if resources is None
         else {**_mapping(container), "resources": resources}
     )
+
+
+def nodes_of(documents: list[Any]) -> set[str]:
+    """Return the names of the nodes that pods are on."""
+    names = (
+        _mapping(one.get("spec")).get("nodeName")
+        for _, one in _items(documents)
+        if _kind(one) == POD
+    )
+    return {name for name in names if isinstance(name, str)}
 
 
 def kinds_of(documents: list[Any]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -297,6 +298,24 @@ def test_cgroups_that_cannot_be_opened_are_no_difference(
     told = capsys.readouterr()
     assert told.out == ""
     assert "--check: open " in told.err
+
+
+def test_the_pods_of_several_nodes(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --node, those of this machine count; if none is, it has to be said."""
+    manifest = tmp_path / "pods.yaml"
+    pod = "{{kind: Pod, spec: {{nodeName: {0}, containers: [{{name: app}}]}}}}"
+    text = [pod.format(name) for name in ("one", "two", "two")]
+    manifest.write_text(f"{{items: [{', '.join(text)}]}}")
+    command = ["capacity", "--pods", str(manifest), "-o", "json"]
+    monkeypatch.setattr(socket, "gethostname", lambda: "two")
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["pods"] == 2
+    monkeypatch.setattr(socket, "gethostname", lambda: "three")
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert "--pods: pods of 2 nodes, none of them 'three', expected" in told
 
 
 def test_standard_input_is_read_once(capsys: Captured) -> None:

@@ -32,6 +32,14 @@ def test_pods_that_have_ended_or_are_elsewhere_are_left_out() -> None:
     assert [one.pod.name for one in read_active_pods(documents, "one")] == ["d"]
 
 
+def test_a_pod_that_waits_for_a_node_is_on_none() -> None:
+    """One without a status is yet to be created."""
+    pods = [pod("a", phase="Pending"), pod("b"), pod("c", phase="Pending")]
+    del pods[0]["spec"]["nodeName"], pods[1]["spec"]["nodeName"]
+    for node in (None, "one"):
+        assert [one.pod.name for one in read_active_pods(pods, node)] == ["b", "c"]
+
+
 def test_only_running_containers_have_an_id() -> None:
     """The scheme of the ID is the runtime; sidecars are among init containers."""
     ended = {"name": "init", "containerID": "cri-o://1", "state": {"terminated": {}}}
