@@ -107,8 +107,8 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
     ended pods there for as long as the API server has them.
 
     Raises:
-        ConfigError: there are neither a checkpoint nor a runtime or a daemon that
-            answers.
+        ConfigError: there are neither a checkpoint that can be read nor a runtime or a
+            daemon that answers.
     """
     classes = _classes(node)
     places = classes or {}
@@ -121,6 +121,8 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
             objects = checkpoint_pods(file.read(), path)
     except OSError as exc:
         missing = f"{path}: {exc.strerror}"
+    except ConfigError as exc:  # of a kubelet that is not known yet
+        missing = str(exc)
     known, silence = _ask_runtime(node, {} if missing else _allocated(objects))
     told = False
     if missing and silence:
@@ -150,7 +152,9 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
             f"requests that it does not know: {missing}; {silence}"
         )
     elif missing:
-        source = "the runtime; memory requests are estimated from OOM scores"
+        source = (
+            f"the runtime; memory requests are estimated from OOM scores: {missing}"
+        )
     elif not silence:
         source = f"{path}; names, overhead and init containers are the runtime's"
     else:
