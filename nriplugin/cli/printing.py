@@ -22,7 +22,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from nriplugin import DOCUMENT_VERSION
-from nriplugin.cli.layout import Tone, Toned, coloured, table_rows, text_lines
+from nriplugin.cli.layout import Note, Tone, Toned, coloured, table_rows, text_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -73,7 +73,7 @@ class Page:
         self,
         rows: Iterable[Sequence[str]],
         *,
-        notes: Sequence[Sequence[str]] = (),
+        notes: Sequence[Sequence[str | Note]] = (),
         indent: int = 0,
         numbers: bool = False,
     ) -> None:
@@ -92,7 +92,8 @@ class Page:
         for lines, texts in zip_longest(lines_of_rows, notes, fillvalue=()):
             self._add([*lines])
             for text in texts:
-                self.text(text, indent=2)
+                note = text if isinstance(text, Note) else Note((text,))
+                self.text(*note.parts, indent=2 + note.indent, hanging=note.hanging)
 
     def _add(self, lines: list[str]) -> None:
         label, self._label = self._label, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nriplugin.cli.layout import Tone, Toned
+from nriplugin.cli.layout import Note, Tone, Toned
 from nriplugin.cli.printing import Page
 from nriplugin.cli.times import lasting, latency, moment, parse_duration, stamp
 from nriplugin.errors import ConfigError
@@ -55,6 +55,59 @@ def test_wide_columns_of_a_table_are_wrapped() -> None:
     assert text.count("word") == 12
     assert text.count("x") == 70
     assert page.lines[0].index("n", 5) == page.lines[1].index("5")
+
+
+def test_numbers_without_room_are_below_the_name() -> None:
+    """They are not broken, their columns line up, and no line is too long."""
+    page = Page(40, colour=False)
+    head = ("NAME", "FIRST", "SECOND COLUMN", "THE THIRD", "N")
+    rows = [("namespace/a-pod-with-a-name", "1.25Gi", "7", "20 %", "5"), ("b", *"1234")]
+    page.table([head, *rows], numbers=True)
+    assert page.lines == [
+        "NAME",
+        "   FIRST  SECOND COLUMN  THE THIRD  N",
+        "namespace/a-pod-with-a-name",
+        "  1.25Gi              7       20 %  5",
+        "b",
+        "       1              2          3  4",
+    ]
+    page = Page(40, colour=False)
+    page.table([("x" * 50, *["9" * 12] * 4)], indent=2, numbers=True)
+    assert page.lines == [
+        "  " + "x" * 38,
+        "  " + "x" * 12,
+        "    " + "  ".join(["9" * 12] * 2),
+        "    " + "  ".join(["9" * 12] * 2),
+    ]
+
+
+def test_numbers_stay_beside_a_name_that_takes_fewer_lines_so() -> None:
+    """One long name does not put the numbers of all others below them."""
+    page = Page(40, colour=False)
+    rows = [("pod", "1" * 14, "2"), ("  pod-of-a-long-name", "1" * 14, "20")]
+    page.table([*rows, rows[0]], numbers=True)
+    assert page.lines == [
+        f"pod                   {'1' * 14}   2",
+        f"  pod-of-a-long-name  {'1' * 14}  20",
+        f"pod                   {'1' * 14}   2",
+    ]
+    rows[1] = ("  a-pod-of-a-long-name", "1" * 14, "20")
+    page = Page(40, colour=False)
+    page.table([*rows, rows[0]], numbers=True)
+    assert page.lines == [
+        f"pod                   {'1' * 14}   2",
+        f"  a-pod-of-a-long-    {'1' * 14}  20",
+        "  name",
+        f"pod                   {'1' * 14}   2",
+    ]
+
+
+def test_notes_of_parts() -> None:
+    """A part that is whole is not apart, and the lines after the first hang."""
+    page = Page(40, colour=False)
+    parts = [Toned(one, None, whole=True) for one in ("v2 ", "a=1 2", "b=" + "3" * 28)]
+    page.table([("a", "b")], notes=[(Note(parts, indent=2, hanging=4),)])
+    assert page.lines == ["a  b", "    v2  a=1 2", "        b=" + "3" * 28]
 
 
 def test_notes_stand_below_their_row() -> None:
