@@ -90,7 +90,7 @@ def test_after_a_crash_a_decided_value_is_back(
         assert high(node) > OWN
         decided = node.inventory.snapshot()
         after = PolicyNode(
-            OFF, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+            OFF, kernel=node.killed(), journal=journal, state=tmp_path, silent=True
         )
         for entry in decided.values():
             after.inventory.put(entry)
@@ -137,7 +137,7 @@ def test_after_a_crash_the_next_process_puts_it_back(
         assert high(node) == LIMIT
     node.uses(use)
     with Journal(str(tmp_path)) as journal:
-        PolicyNode(OFF, kernel=node.kernel, journal=journal, state=tmp_path)
+        PolicyNode(OFF, kernel=node.killed(), journal=journal, state=tmp_path)
     assert high(node) == OWN
     assert (f"it uses {use}" in caplog.text) == (use > OWN)
 

@@ -184,7 +184,7 @@ def test_after_a_crash_the_next_process_ends_it(tmp_path: Path) -> None:
         node = PolicyNode(ON, journal=journal, state=tmp_path)
         node.start()
         assert node.quota() == 150000
-        after = PolicyNode(ON, kernel=node.kernel, journal=journal, state=tmp_path)
+        after = PolicyNode(ON, kernel=node.killed(), journal=journal, state=tmp_path)
         after.look()
         assert (after.quota(POD), after.quota()) == (50000, 50000)
 
