@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nriplugin.engine.policies import PolicyAnswer
+    from nriplugin.state.pending_updates import PendingUpdate
 
 ON = "quotaBurst: {enabled: true, percent: 150, periodSeconds: null}"
 OFF = "{}"
@@ -357,7 +358,9 @@ def test_of_two_processes_only_one_acts(
             beside.look()
             beside.start()
         assert (node.quota(), node.quota(POD)) == (75000, 75000)
-        assert "another process of nriplugin acts" in beside.policies.counts.waits_because
+        assert (
+            "another process of nriplugin acts" in beside.policies.counts.waits_because
+        )
         assert len([one for one in caplog.messages if "another process" in one]) == 1
         node.configure(OFF)
         node.background.work()
@@ -416,7 +419,8 @@ def test_a_resize_that_begins_while_the_value_goes_back_is_not_lost(
     throttled(node)
     kernel, entry = node.kernel, node.inventory.get(CONTAINER.rpartition("/")[2])
     assert entry is not None
-    write, updates, begun = kernel.write, node.pending.updates, []
+    write, updates = kernel.write, node.pending.updates
+    begun: list[PendingUpdate | None] = []
 
     def write_late(path: str, value: str) -> None:
         if not begun and path == node.tree.path(Type.CPU_QUOTA, CONTAINER):
