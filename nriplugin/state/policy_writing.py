@@ -324,8 +324,14 @@ class PolicyWriting:
         elif was is not None and become is None:
             why = state.reasons.get(was.policy, "") or "the policy is off"
             text = f"{was.policy}: {file} back after {was.changes} changes: {why}"
-            text += beyond(self._tree, state.cgroup, file, was.original)
-            self._events.note(EventKind.RELEASED, state.entry, text)
+            more = beyond(self._tree, state.cgroup, file, was.original)
+            self._events.note(EventKind.RELEASED, state.entry, text + more)
+            if more:  # at the end of the process nobody sees events any more
+                self._limited.log(
+                    logging.WARNING,
+                    "%s: %s: %s back to %s%s",
+                    *(was.policy, state.entry.path, file, was.original, more),
+                )
 
     def store(self) -> bool:
         """Store which files hold a policy's value; return whether that is done."""
