@@ -194,6 +194,7 @@ class Policies:
         if self._may_act() and not self._recovery.done:
             self._recovery.look(self._plans.now.facts)
             self._writing.store()
+        self._starts.forget_ended()
         if self._recovery.begun:
             self._ask_all(self._plans.now)
             self._carry_out()
@@ -286,7 +287,6 @@ class Policies:
             if state.policies.on or state.held:
                 states[container_id] = state
         self._states = states
-        self._starts.forget_ended()
         needs = frozenset().union(*(one.policies.needs for one in states.values()))
         node = self.sampler.node(needs)
         for state in states.values():

@@ -189,6 +189,23 @@ def test_after_a_crash_the_next_process_ends_it(tmp_path: Path) -> None:
         assert (after.quota(POD), after.quota()) == (50000, 50000)
 
 
+def test_a_process_that_waits_for_another_one_forgets_ended_containers(
+    tmp_path: Path,
+) -> None:
+    """It may wait for as long as the other one runs."""
+    node = PolicyNode(ON, state=tmp_path)
+    node.start()
+    beside = PolicyNode(ON, kernel=node.kernel, state=tmp_path)
+    beside.start()
+    beside.inventory.drop(CONTAINER.rpartition("/")[2])
+    beside.look()
+    beside.know(CONTAINER, "50000 100000")
+    node.policies.end()
+    beside.look()
+    beside.look()
+    assert beside.quota() == 50000
+
+
 def test_ended_containers_are_forgotten() -> None:
     """A container of the same name that starts later has a start of its own."""
     inventory = Inventory()
@@ -197,3 +214,4 @@ def test_ended_containers_are_forgotten() -> None:
     starts.note("c1", 1.0)
     starts.forget_ended()
     assert starts.age_s("c1", 2.0) is None
+    assert not [*starts.take_new()]
