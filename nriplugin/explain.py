@@ -18,12 +18,14 @@ from nriplugin.engine import model
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import RESOURCES, STATED, HandlerFailed, Reason
+from nriplugin.engine.explicit import explicit_values
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.manifest_tasks import task_of_manifest
+from nriplugin.kube.memory_reservation import container_files
 from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.pod_values import pod_values
@@ -111,6 +113,7 @@ class ExplainedContainer:
     defaulted: tuple[str, ...]
     limits: dict[str, Quantity]
     sent: dict[str, int]
+    sent_files: dict[str, str]  # what kubelet's own MemoryQoS sets
     settings: str
     shadow: bool  # whether the values are only shown, and not set
     files: tuple[ExplainedFile, ...]
@@ -287,12 +290,20 @@ def _explain_container(
     memory = _memory_request(container)
     capacity = facts.memory_capacity_bytes
     scored = _scored_request(container, spec)
+    own: Mapping[str, str] = {}
+    if facts.cgroup_version == 2:
+        # What the kubelet's own MemoryQoS sets is explicit to the engine.
+        available = facts.memory_allocatable_bytes or 0
+        own = explicit_values(
+            container_files(requests, container.limits, spec, qos, kubelet, available)
+        )
     # CRI, and so containerd, reads zero as "not given".
     resources = Resources(
         shares=sent.shares,
         quota_us=sent.quota_us or None,
         period_us=sent.period_us,
         memory_limit_bytes=sent.memory_limit_bytes or None,
+        unified=own,
     )
     decision = decide(
         subject,
@@ -324,6 +335,7 @@ def _explain_container(
         defaulted=tuple(name for name in requests if name not in container.requests),
         limits=dict(container.limits),
         sent={field: number for field, number in numbers.items() if number},
+        sent_files=dict(own),
         settings=decision.settings.rule,
         shadow=decision.settings.shadow,
         files=_files(decision, convert(resources, facts.curve).files),

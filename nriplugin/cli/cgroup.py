@@ -134,7 +134,7 @@ def _tree(args: argparse.Namespace) -> int:
         ]
         table.append((label, *cells))
     page = table_page()
-    page.table(table, names_above=True)
+    page.table(table, values=True)
     page.show()
     return 0
 

@@ -8,7 +8,6 @@ it. `nriplugin explain` shows what a pod really gets.
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cli.layout import Tone, Toned, titles
@@ -18,6 +17,7 @@ from nriplugin.cli.printing import (
     print_json,
     table_page,
 )
+from nriplugin.cli.standard_input import read_standard_input
 from nriplugin.convert import Conversion, Curve, convert
 from nriplugin.convert.curves import AUTO, curve_named
 from nriplugin.convert.readers import from_oci
@@ -175,7 +175,7 @@ def _from_json(path: str | None) -> dict[str, Any]:
     source = "stdin" if path in (None, "-") else str(path)
     try:
         if source == "stdin":
-            document = json.load(sys.stdin)
+            document = json.loads(read_standard_input())
         else:
             with open(source, encoding="utf-8") as file:
                 document = json.load(file)

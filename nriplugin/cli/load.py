@@ -179,7 +179,7 @@ def _print_table(
         ]
         lines.append(line)
     page = table_page()
-    page.table(lines, numbers=True, names_above=True)
+    page.table(lines, numbers=True)
     page.show()
 
 

@@ -179,7 +179,7 @@ def _draw(
             name = container_name(one, names)
             shown = name[:SHORT_ID] if name == one.container_id else name
             rows.append(_row(f"  {shown}", one.use, with_pressure))
-    page.table(rows, numbers=True, names_above=True)
+    page.table(rows, numbers=True)
 
 
 def _row(name: str, use: CgroupUsage, with_pressure: bool) -> tuple[str, ...]:
