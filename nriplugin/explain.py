@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.settings import EngineConfig
+    from nriplugin.engine.settings import EngineConfig, Settings
     from nriplugin.kube.manifests import ManifestPod
     from nriplugin.kube.podgroup_object import GroupObject
     from nriplugin.kube.podspec import ContainerSpec, PodSpec
@@ -185,6 +185,14 @@ def explain_pod(
         oci_runtime=oci_runtime_of(pod.spec.runtime_class),
     )
     values = pod_values(pod.spec, qos, kubelet)
+    explained = [
+        _explain_container(
+            *(container, pod.spec, qos, subject, config, facts, kubelet),
+            # kubelet keeps no record of what ends before the pod's work begins.
+            allocated=checkpoint and container.role is not Role.INIT,
+        )
+        for container in (*pod.spec.containers, *pod.spec.ephemeral)
+    ]
     return ExplainedPod(
         kind=pod.kind,
         name=pod.name,
@@ -194,14 +202,7 @@ def explain_pod(
         curve=(config.curve or facts.curve).value,
         curve_evidence="chosen" if config.curve else f"auto: {facts.curve_evidence}",
         cgroups={driver.value: cgroup_path(components, driver) for driver in Driver},
-        containers=tuple(
-            _explain_container(
-                *(container, pod.spec, qos, subject, config, facts, kubelet),
-                # kubelet keeps no record of what ends before the pod's work begins.
-                allocated=checkpoint and container.role is not Role.INIT,
-            )
-            for container in (*pod.spec.containers, *pod.spec.ephemeral)
-        ),
+        containers=tuple(container for container, _ in explained),
         path=pod.path,
         replicas=pod.replicas,
         added_annotations=dict(pod.added),
@@ -209,7 +210,9 @@ def explain_pod(
         pod_group=_group_of(pod, groups),
         pod_v1=values.v1(),
         pod_v2=values.v2(through_systemd=facts.driver == Driver.SYSTEMD.value),
-        warnings=warnings_about_pod(pod),
+        warnings=warnings_about_pod(
+            pod, {container.name: settings for container, settings in explained}
+        ),
     )
 
 
@@ -280,7 +283,8 @@ def _explain_container(
     kubelet: KubeletCapacitySettings,
     *,
     allocated: bool,
-) -> ExplainedContainer:
+) -> tuple[ExplainedContainer, Settings]:
+    """Explain a container, and return the settings that its values follow from."""
     sent = sent_for(container, spec, kubelet)
     requests = default_requests(container.requests, container.limits)
     memory = _memory_request(container)
@@ -324,7 +328,7 @@ def _explain_container(
         "memory.limit": sent.memory_limit_bytes,
     }
     conversion = decision.conversion
-    return ExplainedContainer(
+    explained = ExplainedContainer(
         name=container.name,
         role=container.role.value,
         requests=requests,
@@ -350,6 +354,7 @@ def _explain_container(
         else (),
         notes=_notes(decision, qos, exact=allocated or not capacity),
     )
+    return explained, decision.settings
 
 
 def _memory_request(container: ContainerSpec) -> int:

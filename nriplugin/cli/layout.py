@@ -91,6 +91,7 @@ def table_rows(
     *,
     indent: int = 0,
     numbers: bool = False,
+    values: bool = False,
     room: int | None = None,
     colour: bool = False,
 ) -> list[list[str]]:
@@ -99,20 +100,20 @@ def table_rows(
     With `numbers`, all columns but the first are aligned to the right. With `room` for
     a line, cells of columns that are too wide are wrapped. A number is never broken: if
     there is no room for the numbers of a row, or hardly any beside them, they are below
-    its name.
+    its name. The same holds for `values`, which are aligned to the left.
     """
     columns = list(zip(*cells, strict=True))
     natural = [max(map(len, column)) for column in columns]
     least = [LEAST_COLUMN] * len(natural)
-    if numbers:
+    if numbers or values:
         least[1:] = [max(LEAST_COLUMN, _longest_word(one)) for one in columns[1:]]
     wide = [*natural]
     if room is not None:
         _narrow(wide, least, room - 2 * (len(wide) - 1))
     rows = [_row_lines(row, wide, indent, numbers, colour) for row in cells]
-    if not numbers or room is None or wide == natural:
+    if not (numbers or values) or room is None or wide == natural:
         return rows
-    below = _numbers_below(cells, natural, indent, room, colour)
+    below = _values_below(cells, natural, indent, numbers, room, colour)
     fits = sum(wide) + 2 * (len(wide) - 1) <= room
     return rows if fits and _count(rows) <= _count(below) else below
 
@@ -133,10 +134,15 @@ def _row_lines(
     return lines
 
 
-def _numbers_below(
-    cells: list[list[str]], widths: list[int], indent: int, room: int, colour: bool
+def _values_below(
+    cells: list[list[str]],
+    widths: list[int],
+    indent: int,
+    numbers: bool,
+    room: int,
+    colour: bool,
 ) -> list[list[str]]:
-    """Return the lines of each row: those of its name, and below them its numbers."""
+    """Return the lines of each row: those of its name, and below them its values."""
     ends = [1]
     for at in range(1, len(widths)):
         if sum(width + 2 for width in widths[ends[-1] : at + 1]) > room:
@@ -146,9 +152,9 @@ def _numbers_below(
     for row in cells:
         lines = _row_lines(row[:1], [min(widths[0], room)], indent, False, colour)
         for start, end in spans:
-            # The empty first cell puts two spaces before the numbers.
+            # The empty first cell puts two spaces before the values.
             part, wide = ["", *row[start:end]], [0, *widths[start:end]]
-            lines += _row_lines(part, wide, indent, True, colour)
+            lines += _row_lines(part, wide, indent, numbers, colour)
         rows.append(lines)
     return rows
 

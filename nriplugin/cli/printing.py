@@ -76,6 +76,7 @@ class Page:
         notes: Sequence[Sequence[str | Note]] = (),
         indent: int = 0,
         numbers: bool = False,
+        values: bool = False,
     ) -> None:
         """Add rows in columns; cells of columns that are too wide are wrapped.
 
@@ -86,6 +87,7 @@ class Page:
             [[_escaped_text(cell) for cell in row] for row in rows],
             indent=indent,
             numbers=numbers,
+            values=values,
             room=self.width - indent,
             colour=self._colour,
         )

@@ -130,6 +130,9 @@ spec:
       annotations:
         memory.high.cgroup2.nri.io/container.ap: "536870912"
         cpu-brst.cgroup2.nri.io: "10%"
+        cpu-burst.cgroup.nri.io: "10%"
+        cpu-burst.cgroup2.nri.io/container.two: "10%"
+        qos-level.cgroup2.nri.io: BE
     spec:
       containers:
       - name: app
@@ -154,14 +157,24 @@ spec:
         "'ap', expected one of app, two; did you mean 'app'?",
         "annotation cpu-brst.cgroup2.nri.io: not one of nriplugin; did you mean "
         "'cpu-burst'?",
+        "annotation cpu-burst.cgroup.nri.io: not one of nriplugin; did you mean "
+        "'cpu-burst.cgroup2.nri.io'?",
+        "annotation cpu-burst.cgroup2.nri.io/container.two: has no effect, because "
+        "cpuBurst is off",
+        "annotation qos-level.cgroup2.nri.io: has no effect, because cpuQoS and "
+        "memoryQoSLevel are off",
         "annotation memory.high.cgroup2.nri.io: has no effect on the Deployment; pods "
         "get the annotations of spec.template.metadata",
     ],
 )
-def test_a_manifest_that_does_not_do_what_it_seems_to(warning: str) -> None:
+def test_a_manifest_that_does_not_do_what_it_seems_to(
+    warning: str, tmp_path: Path
+) -> None:
     """Each is a line at the top of the pod; a pod without any has none."""
     assert f"  warning: {warning}\n" in explain("-", stdin=TYPOS).stdout
-    assert "warning" not in explain("-", stdin=POD).stdout
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    assert "warning" not in explain("--config", config, "-", stdin=POD).stdout
 
 
 def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:

@@ -81,6 +81,25 @@ def test_numbers_without_room_are_below_the_name() -> None:
     ]
 
 
+def test_values_without_room_are_below_the_name() -> None:
+    """They are at the left; where there is room, they are beside the name."""
+    rows = [
+        ("CGROUP", "CPU.MAX", "MEMORY.MAX"),
+        ("  pod " + "x" * 34, "max 100000", "1"),
+    ]
+    page = Page(40, colour=False)
+    page.table(rows, values=True)
+    assert page.lines == [
+        "CGROUP",
+        "  CPU.MAX     MEMORY.MAX",
+        "  pod " + "x" * 34,
+        "  max 100000  1",
+    ]
+    page = Page(80, colour=False)
+    page.table(rows, values=True)
+    assert len(page.lines) == 2
+
+
 def test_numbers_stay_beside_a_name_that_takes_fewer_lines_so() -> None:
     """One long name does not put the numbers of all others below them."""
     page = Page(40, colour=False)
