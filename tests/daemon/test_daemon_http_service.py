@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.daemons import daemon_on_runtime, get
-from support.harness import PATIENCE_S, connected, container, pod, wait_until
+from support.harness import PATIENCE_S, be_late, connected, container, pod, wait_until
 from support.processes import Daemon
 
 from nriplugin.daemon import health, http_service
@@ -157,6 +157,7 @@ def test_a_handler_that_hangs_fails_the_probe(
 
     class Hanging(NodePlugin):
         def create_container(self, request: Any) -> None:
+            be_late(runner._session)
             let_go.wait(PATIENCE_S)
 
     background = BackgroundThread()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from support.harness import PATIENT
 from support.needs import need
 from support.wheels import (
     WheelsMissing,
@@ -135,7 +136,7 @@ def test_the_guide_works_to_the_letter(
     assert [counts[0], counts[-1]] == promised, done.stdout
 
     # The plugin as a process, launched as a runtime does.
-    with EmbeddedRuntime() as runtime:
+    with EmbeddedRuntime(behaviour=PATIENT) as runtime:
         python, program = str(home / ".venv/bin/python"), str(home / "nice.py")
         pid = runtime.launch(python, program, name="nice", idx="50")
         try:
