@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -33,9 +34,13 @@ from nodes.shell import NodeError, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+# Ports from which one is chosen before its program listens. The kernel gives those from
+# 32768 on to whoever asks for any port, and to every connection that is made.
+PORTS = range(20_000, 30_000)
 # The kernel kills a program when the process that started it ends, however it ends.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
-READY_S = 120
+# Only a failure waits so long; a machine that also builds the nodes needs minutes.
+READY_S = 600
 STOP_S = 20
 SERVICES = "10.96.0.0/16"
 POLL_S = 0.2
@@ -59,7 +64,7 @@ class ControlPlane(NamedTuple):
         """Return the file with which kubectl reaches it."""
         return self.directory / "kubeconfig"
 
-    def kubectl(self, *args: str, stdin: str = "", timeout_s: float = 120) -> str:
+    def kubectl(self, *args: str, stdin: str = "", timeout_s: float = 600) -> str:
         """Run kubectl, which must succeed; return what it printed."""
         argv = [str(program("kubectl") / "kubectl"), *args]
         done = subprocess.run(
@@ -174,12 +179,19 @@ class Programs:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return ports of loopback that nobody listens on, and that nobody gets by chance.
+
+    Raises:
+        NodeError: there are not so many.
+    """
+    free: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            free.append(port)
+        if len(free) == count:
+            return free
+    raise NodeError(f"fewer than {count} ports of {PORTS} are free")
 
 
 def _launch(programs: Programs, directory: Path) -> Endpoint:
