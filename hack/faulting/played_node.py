@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from nodes.ports import free_ports
 from support.gopeers import (
     NEWEST,
     Child,
@@ -53,14 +53,6 @@ class Size(NamedTuple):
         }
 
 
-def free_port() -> int:
-    """Return a TCP port of the loopback that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 def memory() -> str | None:
     """Return a directory in memory, where the journal waits for no disk, or None."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
@@ -87,7 +79,7 @@ class PlayedNode:
         self.config, self.log = self.top / "config.yaml", self.top / "log"
         self.clock = self.top / "clock"  # of the plugin, which disturbances set
         self.control = f"unix://{self.top}/c.sock"
-        self.http = f"127.0.0.1:{free_port()}"
+        self.http = f"127.0.0.1:{free_ports(1)[0]}"
         template = self.top / "template"
         for directory in (self.state, self.sockets, self.specs, template):
             directory.mkdir()

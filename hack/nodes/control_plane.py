@@ -13,11 +13,9 @@ import contextlib
 import fcntl
 import json
 import os
-import random
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -28,15 +26,13 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from nodes.cache import REPOSITORY, say
 from nodes.catalog import NODES
+from nodes.ports import free_ports
 from nodes.programs import program
 from nodes.shell import NodeError, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# Ports from which one is chosen before its program listens. The kernel gives those from
-# 32768 on to whoever asks for any port, and to every connection that is made.
-PORTS = range(20_000, 30_000)
 # The kernel kills a program when the process that started it ends, however it ends.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 # Only a failure waits so long; a machine that also builds the nodes needs minutes.
@@ -176,22 +172,6 @@ class Programs:
                 process.wait(STOP_S)
             process.kill()
             process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on, and that nobody gets by chance.
-
-    Raises:
-        NodeError: there are not so many.
-    """
-    free: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        with contextlib.suppress(OSError):
-            socket.create_server(("127.0.0.1", port)).close()
-            free.append(port)
-        if len(free) == count:
-            return free
-    raise NodeError(f"fewer than {count} ports of {PORTS} are free")
 
 
 def _launch(programs: Programs, directory: Path) -> Endpoint:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nodes import kernels, roots
 from nodes.accelerator import QEMU, accelerator
 from nodes.cache import directory, say
-from nodes.control_plane import DIE_WITH_PARENT, free_ports, get
+from nodes.control_plane import DIE_WITH_PARENT, get
 from nodes.disk import make_disk
 from nodes.payload import payload
+from nodes.ports import free_ports
 from nodes.programs import program
 from nodes.shell import NodeError
 

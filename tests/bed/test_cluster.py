@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes import control_plane
-from nodes.control_plane import PORTS, free_ports
+from nodes import ports as nodes_ports
+from nodes.ports import PORTS, free_ports
 from nodes.shell import NodeError
 from support import cluster
 from support.cluster import wait_for
@@ -29,7 +29,7 @@ def test_a_port_with_a_listener_is_not_free(monkeypatch: pytest.MonkeyPatch) -> 
     """If there are too few others, the error says so."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
-        monkeypatch.setattr(control_plane, "PORTS", range(taken, taken + 1))
+        monkeypatch.setattr(nodes_ports, "PORTS", range(taken, taken + 1))
         with pytest.raises(NodeError, match="fewer than 1 ports"):
             free_ports(1)
 
