@@ -198,7 +198,7 @@ def watching(daemon: Daemon) -> Iterator[None]:
         yield
         return
     command = [sys.executable, clients.__file__, daemon.control, daemon.http]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         time.sleep(2)  # until the process has loaded its modules
         yield

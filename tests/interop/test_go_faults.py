@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PODS = 200
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_each_disturbance_once(go_peers: Path) -> None:
     """No container fails, all are known, every file becomes right, clients are served.
 
@@ -37,7 +37,7 @@ def test_each_disturbance_once(go_peers: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=500,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     if "nothing can be mounted" in done.stdout:
