@@ -33,7 +33,7 @@ GUIDE = TOP / "docs/sdk.md"
 EXAMPLES = sorted(TOP.glob("examples/*.py"))
 
 # It creates a virtual environment, installs into it, and generates code.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 class Block(NamedTuple):
