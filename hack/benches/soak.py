@@ -23,7 +23,7 @@ import time
 from benches.tables import add_output_options
 from faulting import clients
 from faulting.clients import scrape, status
-from faulting.played_node import PlayedNode
+from faulting.played_node import PATIENT_MS, PlayedNode
 from support.gopeers import Child, build_go_peers
 
 CONFIG = """
@@ -74,7 +74,7 @@ def soak(cycles: int, parts: int = PARTS) -> list[Figures]:
     rows: list[Figures] = []
     peers = build_go_peers()
     with PlayedNode(peers, CONFIG, files=FILES) as node:
-        node.start_runtime()
+        node.start_runtime(PATIENT_MS)
         plugin = node.start_plugin()
         node.wait_sync()
         # What is loaded at its first use is loaded now.

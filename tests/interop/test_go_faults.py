@@ -11,7 +11,7 @@ import pytest
 from faulting.checks import FILES
 from faulting.clients import Clients, status
 from faulting.main import CONFIG
-from faulting.played_node import PlayedNode, Size
+from faulting.played_node import PATIENT_MS, PlayedNode, Size
 from support.gopeers import TOP
 from support.needs import need
 
@@ -48,7 +48,7 @@ def test_each_disturbance_once(go_peers: Path) -> None:
 def node(go_peers: Path) -> Iterator[PlayedNode]:
     """A node with everything on, synchronized."""
     with PlayedNode(go_peers, CONFIG) as node:
-        node.start_runtime()
+        node.start_runtime(PATIENT_MS)
         node.start_plugin()
         node.wait_sync()
         yield node
