@@ -84,8 +84,11 @@ def test_a_late_request_is_answered_empty(stuck: tuple[Stuck, RawPeer]) -> None:
     assert reply.adjust.annotations["late"] == "answer"
 
 
-def test_a_request_is_late_when_the_runtime_says_so() -> None:
+def test_a_request_is_late_when_the_runtime_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The timeout that Configure announces is that of the requests after it."""
+    monkeypatch.setattr(session, "DEFAULT_REQUEST_TIMEOUT_S", 3600.0)
     plugin = Stuck()
     with raw_peer(plugin) as peer:
         peer.accept_registration()
