@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from benches.tables import add_output_options, print_result
 from faulting import clients
 from faulting.clients import Clients, scrape, status
-from faulting.played_node import free_port
+from nodes.ports import free_ports
 from support.gopeers import NEWEST, Child, GoRuntime, build_go_peers, nriplugin_command
 from support.trees import make_v2
 
@@ -116,7 +116,7 @@ class Bench:
         (directory / "config.yaml").write_text(HANDLERS)
         (directory / "policies.yaml").write_text(HANDLERS + POLICIES)
         control = f"unix://{directory}/c.sock"
-        http = f"127.0.0.1:{free_port()}"
+        http = f"127.0.0.1:{free_ports(1)[0]}"
         core = nriplugin_command(
             runtime.socket, "--cgroup-root", str(directory / "cgroup")
         )
@@ -201,7 +201,7 @@ def watching(daemon: Daemon) -> Iterator[None]:
         yield
         return
     command = [sys.executable, clients.__file__, daemon.control, daemon.http]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         time.sleep(2)  # until the process has loaded its modules
         yield

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ import time
 from benches.tables import add_output_options
 from faulting import clients
 from faulting.clients import scrape, status
-from faulting.played_node import PlayedNode
+from faulting.played_node import PATIENT_MS, PlayedNode
 from support.gopeers import Child, build_go_peers
 
 CONFIG = """
@@ -73,17 +74,25 @@ def soak(cycles: int, parts: int = PARTS) -> list[Figures]:
     rows: list[Figures] = []
     peers = build_go_peers()
     with PlayedNode(peers, CONFIG, files=FILES) as node:
-        node.start_runtime()
+        node.start_runtime(PATIENT_MS)
         plugin = node.start_plugin()
         node.wait_sync()
         # What is loaded at its first use is loaded now.
         status(node.control)
         scrape(node.http)
         command = [sys.executable, clients.__file__, node.control, node.http]
-        watching = subprocess.Popen(command)
+        watching = subprocess.Popen(command, stdout=subprocess.PIPE)
+        said = watching.stdout
+        assert said
         try:
-            failed = node.play("cycle", 0, count=20)
-            time.sleep(2)
+            failed: list[str] = []
+
+            def watches() -> bool:
+                """Make some events, and return whether the client has seen one."""
+                failed.extend(node.play("cycle", 0, count=20))
+                return bool(select.select([said], [], [], 0.2)[0])
+
+            node.wait_until(watches, "the client has seen an event")
             began = time.monotonic()
             rows.append(figures_of(plugin, 0, began))
             done = 0
@@ -98,13 +107,18 @@ def soak(cycles: int, parts: int = PARTS) -> list[Figures]:
                 print(f"soak: {done} cycles: {row(rows[-1])}", file=sys.stderr)
             time.sleep(INTERVAL_S + 2)
             rows.append(figures_of(plugin, done, began))
-            left = status(node.control).containers
-            if left.managed + left.adopted + left.missed + left.drifted:
-                raise SystemExit(f"soak: the daemon still has containers: {left}")
+            node.wait_until(lambda: knows_none(node), "no container was known")
         finally:
             watching.kill()
             watching.wait()
+            said.close()
     return rows
+
+
+def knows_none(node: PlayedNode) -> bool:
+    """Return whether the daemon knows no container any more."""
+    known = status(node.control).containers
+    return not (known.managed + known.adopted + known.missed + known.drifted)
 
 
 def row(figures: Figures) -> str:

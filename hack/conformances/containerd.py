@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 NODE = NODES["containerd-2.4"]
 LIMIT_S = 4 * 3600
+PATIENCE_S = 300
 PROGRAM = "/node/bin/containerd-integration.test"
 IMAGES = "/tmp/images.toml"  # noqa: S108 # in the guest
 UPDATES = "TestUpdateContainerResources"
@@ -93,11 +94,11 @@ def machine() -> Iterator[Machine]:
 
 
 def _await_runtime(guest: Machine) -> None:
-    for _ in range(60):
-        if guest.run("crictl", "-t", "5s", "version").code == 0:
-            return
+    deadline = time.monotonic() + PATIENCE_S
+    while guest.run("crictl", "-t", "5s", "version").code != 0:
+        if time.monotonic() > deadline:
+            raise NodeError(f"{guest.node.name}: containerd was not started again")
         time.sleep(1)
-    raise NodeError(f"{guest.node.name}: containerd was not started again")
 
 
 def run_tests(guest: Machine, way: str, focus: str, skip: str = "") -> Run:

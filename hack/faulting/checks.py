@@ -42,21 +42,37 @@ def learn_values(node: PlayedNode) -> dict[Size, Values]:
     for index, size in enumerate(SIZES, start=900_001):
         if failed := node.play("run", index, resources=size.resources()):
             raise Violation(failed[0])
-    # Direct writes come after the start.
-    time.sleep(SETTLED_S)
     specs = node.containers()
+
+    def differing() -> list[str]:
+        return [
+            f"undisturbed: {held}, expected {sure}"
+            for index, size in enumerate(SIZES, start=900_001)
+            for held, sure in [(node.files(specs[index], FILES), _sure(size))]
+            if not sure.items() <= held.items()
+        ]
+
+    # Direct writes come after the start.
+    deadline = time.monotonic() + PATIENCE_S
+    while problems := differing():
+        if time.monotonic() > deadline:
+            raise Violation(problems[0])
+        time.sleep(POLL_S)
+    time.sleep(SETTLED_S)
     for index, size in enumerate(SIZES, start=900_001):
-        values = found[size] = node.files(specs[index], FILES)
-        sure = {
-            "cpu.weight": str(size.shares * 100 // 1024),
-            "cpu.max": f"{size.quota} 100000",
-            "cpu.max.burst": str(size.quota // 2),
-            "memory.max": str(size.limit),
-        }
-        if not sure.items() <= values.items():
-            raise Violation(f"undisturbed: {values}, expected {sure}")
+        found[size] = node.files(specs[index], FILES)
         node.play("remove", index)
     return found
+
+
+def _sure(size: Size) -> Values:
+    """Return the values that a size must have, worked out by hand."""
+    return {
+        "cpu.weight": str(size.shares * 100 // 1024),
+        "cpu.max": f"{size.quota} 100000",
+        "cpu.max.burst": str(size.quota // 2),
+        "memory.max": str(size.limit),
+    }
 
 
 def wrong_files(

@@ -1,7 +1,7 @@
 """Clients of a running daemon: the state, a scraper of its metrics, watchers.
 
 As a program (`clients.py ADDRESS HTTP`) it watches events and scrapes metrics once per
-second until it is killed.
+second until it is killed. It prints a line when it has seen the first event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SERVICE = "/nriplugin.control.v1.Control"
 EVERY_S = 1.0
-TIMEOUT_S = 10
+TIMEOUT_S = 30
 
 
 def scrape(http: str, page: str = "metrics") -> str:
@@ -109,6 +109,9 @@ class Clients:
 
 
 if __name__ == "__main__":
-    with Clients(sys.argv[1], sys.argv[2], 1):
+    with Clients(sys.argv[1], sys.argv[2], 1) as clients:
+        while not clients.events:
+            time.sleep(0.1)
+        print("watching", flush=True)
         while True:
             time.sleep(3600)

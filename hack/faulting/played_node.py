@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from nodes.ports import free_ports
 from support.gopeers import (
     NEWEST,
     Child,
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PATIENCE_S = 60
+# The library's own, which a plugin that is stopped for 3 s overruns; one that waits for
+# its processor may do so, too. The other is for tests in which no plugin is stopped.
+REQUEST_TIMEOUT_MS = 2000
+PATIENT_MS = 30_000
 TOP_CGROUPS = ("/", "/kubepods", "/kubepods/burstable")
 
 
@@ -51,14 +55,6 @@ class Size(NamedTuple):
             },
             "memory": {"limit": {"value": self.limit}},
         }
-
-
-def free_port() -> int:
-    """Return a TCP port of the loopback that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def memory() -> str | None:
@@ -87,7 +83,7 @@ class PlayedNode:
         self.config, self.log = self.top / "config.yaml", self.top / "log"
         self.clock = self.top / "clock"  # of the plugin, which disturbances set
         self.control = f"unix://{self.top}/c.sock"
-        self.http = f"127.0.0.1:{free_port()}"
+        self.http = f"127.0.0.1:{free_ports(1)[0]}"
         template = self.top / "template"
         for directory in (self.state, self.sockets, self.specs, template):
             directory.mkdir()
@@ -125,15 +121,14 @@ class PlayedNode:
             self.runtime.__exit__()
             self.runtime = None
 
-    def start_runtime(self) -> None:
+    def start_runtime(self, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> None:
         """Start a runtime, which finds the containers of an earlier one."""
         runtime = GoRuntime(self._peers, NEWEST, self._log, self.sockets)
         runtime.start(
             specs=str(self.specs),
             cgroups=str(self.cgroups),
             template=str(self.top / "template"),
-            # The library's own, which a plugin that is stopped for 3 s overruns.
-            request_timeout_ms=2000,
+            request_timeout_ms=request_timeout_ms,
         )
         self.runtime = runtime
 

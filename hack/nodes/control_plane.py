@@ -16,7 +16,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from nodes.cache import REPOSITORY, say
 from nodes.catalog import NODES
+from nodes.ports import free_ports
 from nodes.programs import program
 from nodes.shell import NodeError, run
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 # The kernel kills a program when the process that started it ends, however it ends.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
-READY_S = 120
+# Only a failure waits so long; a machine that also builds the nodes needs minutes.
+READY_S = 600
 STOP_S = 20
 SERVICES = "10.96.0.0/16"
 POLL_S = 0.2
@@ -59,7 +60,7 @@ class ControlPlane(NamedTuple):
         """Return the file with which kubectl reaches it."""
         return self.directory / "kubeconfig"
 
-    def kubectl(self, *args: str, stdin: str = "", timeout_s: float = 120) -> str:
+    def kubectl(self, *args: str, stdin: str = "", timeout_s: float = 600) -> str:
         """Run kubectl, which must succeed; return what it printed."""
         argv = [str(program("kubectl") / "kubectl"), *args]
         done = subprocess.run(
@@ -171,15 +172,6 @@ class Programs:
                 process.wait(STOP_S)
             process.kill()
             process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _launch(programs: Programs, directory: Path) -> Endpoint:

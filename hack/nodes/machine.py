@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nodes import kernels, roots
 from nodes.accelerator import QEMU, accelerator
 from nodes.cache import directory, say
-from nodes.control_plane import DIE_WITH_PARENT, free_ports, get
+from nodes.control_plane import DIE_WITH_PARENT, get
 from nodes.disk import make_disk
 from nodes.payload import payload
+from nodes.ports import free_ports
 from nodes.programs import program
 from nodes.shell import NodeError
 
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from nodes.catalog import Node
     from nodes.control_plane import Endpoint
 
-BOOT_S = 300
+# Only a failure waits so long. An idle machine needs a tenth of it.
+BOOT_S = 600
 # The agent gives a command that it stops 90 seconds to end.
-ANSWER_S = 120
+ANSWER_S = 300
 # Without no_timer_check a kernel may hang at boot: the emulated timer is late at times.
 # Without tsc=reliable a kernel on a busy machine takes the emulated TSC for broken, and
 # everything is several times slower from then on: it asks the HPET for the time.

@@ -288,8 +288,8 @@ def test_benches_know_the_options_that_they_are_given(bench: str) -> None:
 
 WAITS = """
 import json, pathlib, sys, time
-print("bench: turn 1 of 2", file=sys.stderr, flush=True)
 try:
+    print("bench: turn 1 of 2", file=sys.stderr, flush=True)
     time.sleep(600)
 except KeyboardInterrupt:
     pathlib.Path(__file__).with_name("told").write_text("once")
@@ -342,8 +342,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_bar_grows_with_turns_and_sections() -> None:
+def test_the_bar_grows_with_turns_and_sections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A section counts by its minutes, and its turns as parts of them."""
+    monkeypatch.setenv("COLUMNS", "80")  # whatever terminal the tests are run in
     out = Terminal()
     progress = Progress({"a": 30, "b": 10}, out)
     shares = []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
-from e2e.guest_cri import field, has_disk_use, number, shape
+from e2e import guest_cri
+from e2e.guest_cri import answer_of, field, has_disk_use, number, shape, whole
 
 CPU, MEMORY, DISK = 2, 3, 4
 TIME = number(1, 99)
@@ -50,3 +54,29 @@ def test_the_measurement_of_the_disk_is_recognised() -> None:
     assert has_disk_use(stats())
     assert not has_disk_use(stats(disk=MOUNT))
     assert not has_disk_use(field(1, field(CPU, TIME)))
+    assert has_disk_use(stats() + stats(name="other"))
+    assert not has_disk_use(stats() + stats(disk=MOUNT))
+    assert not has_disk_use(b"")
+
+
+class Server:
+    """Answers one call after the other; the last answer stays."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self._answers = list(answers)
+
+    def __call__(self, request: bytes, **options: Any) -> bytes:
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def test_statistics_are_asked_for_until_they_are_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A measurement of the disk may be missing in any answer, not only in the first."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    without = stats(disk=MOUNT)
+    assert answer_of(Server(without, without, stats()), b"", shape) == shape(stats())
+    assert answer_of(Server(without, stats()), b"", whole) == whole(without)
+    monkeypatch.setattr(guest_cri, "PATIENCE_S", -1)
+    with pytest.raises(TimeoutError, match="does not measure"):
+        answer_of(Server(without), b"", shape)

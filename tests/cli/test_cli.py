@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from support.gopeers import ENVIRON, Child
-from support.harness import PATIENCE_S, container, pod, wait_until
+from support.harness import PATIENCE_S, PATIENT, container, pod, wait_until
+from support.processes import Asking
 
 from nriplugin.cli.main import COMMANDS
 from nriplugin.cli.parser import parser_of
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
+from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
 
 def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -171,7 +172,7 @@ def test_run_serves_until_sigterm(tmp_path: Path, spelling: tuple[str, ...]) -> 
     command = [sys.executable, "-m", "nriplugin", "run", "--control", "off"]
     for option, value in zip(spelling, ("me", "42", str(config), path), strict=True):
         command += [option, value]
-    with EmbeddedRuntime(path) as runtime, Child(*command) as child:
+    with EmbeddedRuntime(path, PATIENT) as runtime, Child(*command) as child:
         link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         assert (link.idx, link.name) == ("42", "me")
         created = runtime.create_container(pod(), container(shares=1024))
@@ -188,7 +189,7 @@ def test_run_sends_nothing_on_cgroup_v1(tmp_path: Path) -> None:
     command += ["--nri-socket", path, "--read-only"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environ)
     try:
-        with EmbeddedRuntime(path) as runtime:
+        with EmbeddedRuntime(path, PATIENT) as runtime:
             runtime.wait_for_plugin(timeout_s=PATIENCE_S)
             app = container(shares=1024)
             created = runtime.create_container(pod(), app)
@@ -208,6 +209,7 @@ import sys, threading
 from nriplugin.nri import Plugin, run
 class Stuck(Plugin):
     def start_container(self, pod, container):
+        print("stuck", file=sys.stderr, flush=True)
         threading.Event().wait()
 run(Stuck(), socket_path=sys.argv[1])
 """
@@ -218,15 +220,20 @@ def test_a_second_sigterm_does_not_wait(tmp_path: Path) -> None:
     once.
     """
     path = str(tmp_path / "nri.sock")
-    brief = Behaviour(request_timeout_s=0.2)
-    stuck = Child(sys.executable, "-c", STUCK, path)
-    with EmbeddedRuntime(path, brief) as runtime, stuck as child:
+    said = tmp_path / "said"
+    with (
+        said.open("w") as log,
+        EmbeddedRuntime(path, PATIENT) as runtime,
+        Child(sys.executable, "-c", STUCK, path, log=log) as child,
+    ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
-        runtime.start_container(pod(), container())  # answered by the watchdog
+        asking = Asking(lambda: runtime.start_container(pod(), container()))
+        wait_until(lambda: "stuck" in said.read_text())
         child.process.send_signal(signal.SIGTERM)
         wait_until(lambda: not catches_sigterm(child.process.pid))
         child.process.send_signal(signal.SIGTERM)
         assert child.process.wait(PATIENCE_S) == -signal.SIGTERM
+        asking.result()  # the runtime has noticed the end
 
 
 def catches_sigterm(pid: int) -> bool:

@@ -55,7 +55,13 @@ def on_terminal(host: FakeHost, **environ: str) -> str:
         process = subprocess.Popen(
             [sys.executable, "-m", "nriplugin", "doctor", *host.arguments()],
             stdout=follower,
-            env={**ENVIRON, "COLUMNS": "80", "TERM": "xterm", **environ},
+            env={
+                **ENVIRON,
+                "COLUMNS": "80",
+                "TERM": "xterm",
+                "NO_COLOR": "",
+                **environ,
+            },
         )
         os.close(follower)
         parts = []

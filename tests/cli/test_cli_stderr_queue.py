@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from doors.nri.messages import OURS
 from support.daemons import get
-from support.harness import PATIENCE_S, container, pod, wait_until
+from support.harness import PATIENCE_S, PATIENT, container, pod, wait_until
 from support.processes import Place
 
 from nriplugin.cli import stderr_queue
@@ -119,7 +119,7 @@ def test_a_log_that_nobody_reads(tmp_path: Path, pipe: Pipe) -> None:
     """The daemon decides, is healthy, and ends when it is told to."""
     place = Place(tmp_path)
     with (
-        EmbeddedRuntime(place.socket) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         process(pipe, *run_on(place, "-v")) as daemon,
     ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
@@ -143,7 +143,10 @@ def test_every_line_of_a_short_run_arrives(
     """From the first line to the last, in order."""
     place = Place(tmp_path)
     command = run_on(place, "--log-format", form)
-    with EmbeddedRuntime(place.socket) as runtime, process(pipe, *command) as daemon:
+    with (
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
+        process(pipe, *command) as daemon,
+    ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         pipe.read_until("(synchronized)")
         for number in range(10):

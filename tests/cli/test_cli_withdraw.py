@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from doors.nri.messages import container_at, pod_at
-from support.harness import PATIENCE_S
+from support.harness import PATIENCE_S, PATIENT
 from support.journals import journalled_tree
 from support.processes import Place
 from support.trees import POD, QOS
@@ -47,7 +47,10 @@ def test_the_daemon_withdraws(
     burst = directory / "cgroup" / POD.strip("/") / "cpu.max.burst"
     (burst.parent / "cpu.max").write_text("400000 100000\n")
     options = ["--config", str(directory / "config.yaml"), *control_of(directory)]
-    with EmbeddedRuntime(place.socket) as runtime, place.daemon(*options) as daemon:
+    with (
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
+        place.daemon(*options) as daemon,
+    ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         app = container_at()
         runtime.create_container(pod_at(), app)

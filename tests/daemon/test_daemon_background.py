@@ -113,11 +113,12 @@ def test_a_job_that_fails_is_logged_and_the_next_one_done(
 
 def test_without_a_job_there_is_no_thread() -> None:
     """The first job starts the thread."""
-    before = len(background_threads())
+    before = background_threads()
     background = BackgroundThread()
     background.paced((), 1)
     background.every(1, None, "repair")
-    assert len(background_threads()) == before
+    # One of an earlier test may end meanwhile.
+    assert set(background_threads()) <= set(before)
     background.stop()
 
 

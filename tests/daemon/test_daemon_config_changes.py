@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.harness import PATIENCE_S
+from support.harness import PATIENCE_S, PATIENT
 from support.processes import Place
 
 from nriplugin.config import parse_config
@@ -66,7 +66,7 @@ def test_a_process_logs_what_a_reload_changes(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("{}\n")
     with (
-        EmbeddedRuntime(place.socket) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         place.daemon("--config", str(config)) as daemon,
     ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)

@@ -15,7 +15,7 @@ import pytest
 from daemon.control_clients import ControlClient
 from doors.cri.fakes import Client, FakeRuntime
 from doors.nri.messages import container_at, pod_at
-from support.harness import PATIENCE_S, wait_until
+from support.harness import PATIENCE_S, PATIENT, wait_until
 from support.trees import QOS, make_v2
 
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
@@ -48,7 +48,7 @@ def daemon(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]
 def running(tmp_path: Path, *options: str) -> Iterator[tuple[EmbeddedRuntime, int]]:
     """`nriplugin run`, registered with an embedded runtime."""
     socket = str(tmp_path / "nri.sock")
-    with EmbeddedRuntime(socket) as runtime:
+    with EmbeddedRuntime(socket, PATIENT) as runtime:
         arguments = ("run", "--nri-socket", socket, *options)
         with daemon(tmp_path, *arguments) as process:
             runtime.wait_for_plugin(timeout_s=PATIENCE_S)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.gopeers import ENVIRON
-from support.harness import PATIENCE_S, container, pod
+from support.harness import PATIENCE_S, PATIENT, container, pod
 from support.processes import Place
 
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
@@ -41,7 +41,7 @@ UNUSED = {
 def test_a_daemon_that_only_answers_loads_no_more_than_that(tmp_path: Path) -> None:
     """It has registered and decided about a container."""
     place = Place(tmp_path)
-    with EmbeddedRuntime(place.socket) as runtime:
+    with EmbeddedRuntime(place.socket, PATIENT) as runtime:
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *place.arguments()],
             stdout=subprocess.PIPE,

@@ -8,19 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from support.harness import PATIENCE_S, container, pod
+from support.harness import PATIENCE_S, PATIENT, container, pod
 from support.processes import Asking, Place, sent
 
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
+from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from support.processes import Daemon
-
-# A request under way must not time out while the test looks at the process.
-PATIENT = Behaviour(request_timeout_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -53,7 +50,7 @@ def storing(directory: Path, containers: int = 1) -> Iterator[tuple[Daemon, Path
     records = place.state / "managed"
     records.mkdir(parents=True)
     os.mkfifo(records / "c1.new")
-    with EmbeddedRuntime(place.socket) as runtime, place.daemon() as daemon:
+    with EmbeddedRuntime(place.socket, PATIENT) as runtime, place.daemon() as daemon:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         for number in range(1, containers + 1):
             app = container(number, shares=512)

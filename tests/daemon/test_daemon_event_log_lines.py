@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from doors.nri.messages import OURS, container_at, creation, pod_at
 from doors.nri.nodes import FACTS, configure, plugin_on
-from support.harness import PATIENCE_S, container, pod, wait_until
+from support.harness import PATIENCE_S, PATIENT, container, pod, wait_until
 from support.processes import Place
 
 from nriplugin.daemon.event_log_lines import (
@@ -140,7 +140,7 @@ def test_a_process_logs_decisions_as_json(tmp_path: Path) -> None:
     """Every line is an object, and those of decisions have fields."""
     place = Place(tmp_path)
     with (
-        EmbeddedRuntime(place.socket) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         place.daemon("-v", "--log-format", "json") as daemon,
     ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
@@ -159,7 +159,7 @@ def test_a_process_logs_decisions_as_json(tmp_path: Path) -> None:
 def test_without_v_no_decision_is_logged(tmp_path: Path) -> None:
     """The lines about the process and its connection are all there is."""
     place = Place(tmp_path)
-    with EmbeddedRuntime(place.socket) as runtime, place.daemon() as daemon:
+    with EmbeddedRuntime(place.socket, PATIENT) as runtime, place.daemon() as daemon:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         runtime.create_container(pod(), container(shares=512))
         assert daemon.end() == 0

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from support.harness import PATIENCE_S, container, pod
+from support.harness import PATIENCE_S, PATIENT, container, pod
 from support.needs import need
 from support.processes import Asking, Place, sent
 
 from nriplugin.daemon.instance_lock import lock_path
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
+from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     state = tmp_path / "file" / "state"
     with (
-        EmbeddedRuntime(place.socket) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         place.daemon(*configured(place), state=state) as daemon,
     ):
         works(runtime, daemon)
@@ -81,7 +81,7 @@ def test_a_read_only_state_directory(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with (
         mounted(place.state, "ro,size=64k"),
-        EmbeddedRuntime(place.socket) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         place.daemon(*configured(place)) as daemon,
     ):
         works(runtime, daemon)
@@ -92,7 +92,10 @@ def test_a_read_only_state_directory(tmp_path: Path) -> None:
 def test_a_full_disk(tmp_path: Path) -> None:
     """The lock holds without its text; journal and records cannot be written."""
     place = Place(tmp_path)
-    with mounted(place.state, "size=64k"), EmbeddedRuntime(place.socket) as runtime:
+    with (
+        mounted(place.state, "size=64k"),
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
+    ):
         with open(place.state / "filler", "wb", buffering=0) as filler:
             try:
                 while True:
@@ -112,7 +115,7 @@ def test_a_journal_that_is_no_database(tmp_path: Path) -> None:
     journal = place.state / "journal.db"
     journal.write_bytes(b"this is not a database" * 100)
     with (
-        EmbeddedRuntime(place.socket) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         place.daemon(*configured(place)) as daemon,
     ):
         works(runtime, daemon)
@@ -131,7 +134,7 @@ def test_records_that_cannot_be_read(tmp_path: Path) -> None:
     (records / "c2").write_text("cpu.weight=1;cpu.weight")
     (records / "c3").mkdir()
     (records / "c4.new").write_text("half of a rec")
-    with EmbeddedRuntime(place.socket) as runtime:
+    with EmbeddedRuntime(place.socket, PATIENT) as runtime:
         for number in (1, 2, 3, 4):
             app = container(number, shares=512)
             app.linux.resources.unified["cpu.weight"] = "59"
@@ -152,14 +155,14 @@ def test_a_lock_file_that_cannot_be_locked(tmp_path: Path) -> None:
     place = Place(tmp_path)
     path = lock_path(str(place.state), "nri", place.socket)
     os.makedirs(path)
-    with EmbeddedRuntime(place.socket) as runtime:
+    with EmbeddedRuntime(place.socket, PATIENT) as runtime:
         with place.daemon(name="first") as daemon:
             works(runtime, daemon)
         assert "Is a directory: without this lock" in daemon.log
     os.rmdir(path)
     with open(path, "wb") as file:
         file.write(b"\xff\0 4711\n" * 100)
-    with EmbeddedRuntime(place.socket) as runtime:
+    with EmbeddedRuntime(place.socket, PATIENT) as runtime:
         with place.daemon(name="second") as daemon:
             works(runtime, daemon)
         assert "without this lock" not in daemon.log
@@ -168,19 +171,18 @@ def test_a_lock_file_that_cannot_be_locked(tmp_path: Path) -> None:
 def test_a_process_that_is_stopped_for_a_while(tmp_path: Path) -> None:
     """The runtime drops it and goes on; it registers again when it may run again."""
     place = Place(tmp_path)
-    patient = Behaviour(request_timeout_s=PATIENCE_S)
     with (
-        EmbeddedRuntime(place.socket, patient) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         place.daemon() as daemon,
     ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         daemon.send(signal.SIGSTOP)
-        runtime.behaviour = replace(patient, request_timeout_s=1.0)
+        runtime.behaviour = replace(PATIENT, request_timeout_s=1.0)
         runtime.run_pod_sandbox(pod())
         created = runtime.create_container(pod(), container(shares=512))
         assert not created.adjust.HasField("linux")
         assert len(runtime.dropped) == 1
-        runtime.behaviour = patient
+        runtime.behaviour = PATIENT
         daemon.send(signal.SIGCONT)
         runtime.wait_for_plugin(2, timeout_s=PATIENCE_S)
         works(runtime, daemon)
@@ -189,9 +191,8 @@ def test_a_process_that_is_stopped_for_a_while(tmp_path: Path) -> None:
 def test_a_stop_that_is_shorter_than_the_timeout(tmp_path: Path) -> None:
     """The request waits, and is answered as any other."""
     place = Place(tmp_path)
-    behaviour = Behaviour(request_timeout_s=PATIENCE_S)
     with (
-        EmbeddedRuntime(place.socket, behaviour) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         place.daemon() as daemon,
     ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)

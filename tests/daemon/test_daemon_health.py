@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cgroup.kernels import Kernel
-from support.harness import connected, container, pod, wait_until
+from support.harness import be_late, connected, container, pod, wait_until
 from support.trees import CONTAINER
 
 from nriplugin.cgroup.types.registry import Type
@@ -27,6 +27,8 @@ from nriplugin.state.lifecycle import Lifecycle
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nriplugin.nri import Runner
+
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,8 +43,11 @@ class Hanging(NodePlugin):
     def __init__(self, lifecycle: Lifecycle) -> None:
         super().__init__(lifecycle)
         self.let_go = threading.Event()
+        self.runner: Runner | None = None
 
     def create_container(self, request: Any) -> None:
+        assert self.runner is not None
+        be_late(self.runner._session)
         self.let_go.wait(60)
 
 
@@ -60,6 +65,7 @@ def test_a_handler_that_hangs_and_comes_back(tmp_path: Path) -> None:
     process = DaemonProcess("nri", lifecycle, background)
     plugin = Hanging(lifecycle)
     with connected(plugin, tmp_path) as (runtime, runner):
+        plugin.runner = runner
         process.late_s = lambda: runner.late_s
         assert (live(process), ready(process)) == ([], [])
         # Answered by the SDK's watchdog, while the handler does not come back.

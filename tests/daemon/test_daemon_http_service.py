@@ -11,8 +11,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nodes.ports import free_ports
 from support.daemons import daemon_on_runtime, get
-from support.harness import PATIENCE_S, connected, container, pod, wait_until
+from support.harness import PATIENCE_S, be_late, connected, container, pod, wait_until
 from support.processes import Daemon
 
 from nriplugin.daemon import health, http_service
@@ -117,7 +118,7 @@ def test_the_default_address_is_served_when_it_is_free(
 ) -> None:
     """Another process had it at the start; `status` says where pages are then."""
     monkeypatch.setattr(http_service, "RETRY_S", 0.05)
-    taken = socket.create_server(("127.0.0.1", 0))
+    taken = socket.create_server(("127.0.0.1", free_ports(1)[0]))
     with taken:
         default = f"127.0.0.1:{taken.getsockname()[1]}"
         monkeypatch.setattr(http_service, "DEFAULT_HTTP", default)
@@ -158,6 +159,7 @@ def test_a_handler_that_hangs_fails_the_probe(
 
     class Hanging(NodePlugin):
         def create_container(self, request: Any) -> None:
+            be_late(runner._session)
             let_go.wait(PATIENCE_S)
 
     background = BackgroundThread()

@@ -7,16 +7,17 @@ import os
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from support.harness import PATIENCE_S, container, pod, wait_until
+from support.harness import PATIENCE_S, PATIENT, container, pod, wait_until
 from support.processes import Place
 
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.daemon.instance_lock import InstanceLock, holders, lock_path
 from nriplugin.nri.launch import DEFAULT_SOCKET
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
+from nriplugin.nri.testing.runtime import EmbeddedRuntime
 from nriplugin.state.connection import RuntimeConnection
 from nriplugin.stopping import StopFlag
 
@@ -151,7 +152,7 @@ def test_a_process_that_waits_can_be_stopped(tmp_path: Path) -> None:
     place = Place(tmp_path)
     with (
         taken(lock_path(str(place.state), "nri", place.socket)),
-        EmbeddedRuntime(place.socket) as runtime,
+        EmbeddedRuntime(place.socket, PATIENT) as runtime,
         place.daemon() as daemon,
     ):
         daemon.wait_for("still serves this runtime: waiting for its end")
@@ -181,7 +182,7 @@ def test_a_launched_plugin_is_silent_while_another_process_serves(
     path = lock_path(str(place.state), "nri", DEFAULT_SOCKET)
     arguments = place.arguments()
     arguments = [one for one in arguments if one not in ("--nri-socket", place.socket)]
-    behaviour = Behaviour(registration_timeout_s=PATIENCE_S)
+    behaviour = replace(PATIENT, registration_timeout_s=PATIENCE_S)
     with EmbeddedRuntime(behaviour=behaviour) as runtime:
         with taken(path):
             launched = ("-m", "nriplugin", *arguments)
@@ -210,7 +211,7 @@ def test_a_journal_that_begins_during_the_wait_is_opened(tmp_path: Path) -> None
     """The process that waits has to know the direct writes of the one before it."""
     place = Place(tmp_path)
     path = lock_path(str(place.state), "nri", place.socket)
-    with EmbeddedRuntime(place.socket) as runtime:
+    with EmbeddedRuntime(place.socket, PATIENT) as runtime:
         other = ExitStack()
         other.enter_context(taken(path))
         with other, place.daemon() as daemon:
@@ -225,7 +226,7 @@ def test_a_journal_that_begins_during_the_wait_is_opened(tmp_path: Path) -> None
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     """Also one that was killed leaves nothing behind that would hold up the next."""
     place = Place(tmp_path)
-    with EmbeddedRuntime(place.socket) as runtime:
+    with EmbeddedRuntime(place.socket, PATIENT) as runtime:
         with place.daemon() as daemon:
             runtime.wait_for_plugin(timeout_s=PATIENCE_S)
             assert len(holders(str(place.state))) == 1

@@ -165,12 +165,11 @@ def test_an_api_server_that_is_away(
     server: FakeApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is tried again; that is counted each time, and logged once."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        away = free.getsockname()[1]
-    port, server.port = server.port, away
     server.objects = [pod_group("a")]
     path = tmp_path / "kubeconfig"
-    with caplog.at_level(logging.INFO):
+    with socket.socket() as away, caplog.at_level(logging.INFO):
+        away.bind(("127.0.0.1", 0))  # nobody else gets the port, and none listens
+        port, server.port = server.port, away.getsockname()[1]
         found = Watched(server.kubeconfig(path))
         found.until_failed(FailureReason.UNREACHABLE, 3)
         assert found.watch.problem == "unreachable: Connection refused"
@@ -322,6 +321,9 @@ def test_a_slow_server(
             done.append("given up")
 
     def silent(handler: BaseHTTPRequestHandler) -> None:
+        # The request after this one is answered, however busy the machine is.
+        monkeypatch.setattr(asking, "PAGE_S", 60.0)
+        monkeypatch.setattr(asking, "SILENCE_S", 60.0)
         handler.connection.settimeout(60)
         if not handler.rfile.read(1):
             done.append("given up")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from support.harness import PATIENCE_S, container, pod, wait_until
+from support.harness import PATIENCE_S, PATIENT, container, pod, wait_until
 from support.processes import Place
 
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
+from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.processes import Daemon
 
-PATIENT = Behaviour(request_timeout_s=PATIENCE_S)
 FILES = {"cpu.weight": "59", "memory.max": "268435456"}
 
 

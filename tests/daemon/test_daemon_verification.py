@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from doors.nri.messages import container_at, pod_at
 from support.gopeers import Child, nriplugin_command
-from support.harness import PATIENCE_S, wait_until
+from support.harness import PATIENCE_S, PATIENT, wait_until
 from support.trees import make_v2
 
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
@@ -26,7 +26,7 @@ def test_without_a_configuration_drift_is_found(tmp_path: Path) -> None:
     """The runtime of this test writes nothing, so every file has another value."""
     path, log = str(tmp_path / "nri.sock"), tmp_path / "log"
     with (
-        EmbeddedRuntime(path) as runtime,
+        EmbeddedRuntime(path, PATIENT) as runtime,
         log.open("w") as output,
         Child(*command(tmp_path, path), log=output),
     ):
@@ -43,7 +43,10 @@ def test_without_a_configuration_drift_is_found(tmp_path: Path) -> None:
 def test_shadow_sends_nothing(tmp_path: Path) -> None:
     """The container is created as it would be without nriplugin."""
     path = str(tmp_path / "nri.sock")
-    with EmbeddedRuntime(path) as runtime, Child(*command(tmp_path, path, "--shadow")):
+    with (
+        EmbeddedRuntime(path, PATIENT) as runtime,
+        Child(*command(tmp_path, path, "--shadow")),
+    ):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         created = runtime.create_container(pod_at(), container_at())
         assert not created.adjust.ByteSize()

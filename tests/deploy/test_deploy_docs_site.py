@@ -14,7 +14,7 @@ from support.needs import need
 TOP = Path(__file__).parents[2]
 
 # The first time it installs packages.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 class Links(HTMLParser):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from support.harness import PATIENT
 from support.needs import need
 from support.wheels import (
     WheelsMissing,
@@ -32,7 +33,7 @@ GUIDE = TOP / "docs/sdk.md"
 EXAMPLES = sorted(TOP.glob("examples/*.py"))
 
 # It creates a virtual environment, installs into it, and generates code.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 class Block(NamedTuple):
@@ -135,7 +136,7 @@ def test_the_guide_works_to_the_letter(
     assert [counts[0], counts[-1]] == promised, done.stdout
 
     # The plugin as a process, launched as a runtime does.
-    with EmbeddedRuntime() as runtime:
+    with EmbeddedRuntime(behaviour=PATIENT) as runtime:
         python, program = str(home / ".venv/bin/python"), str(home / "nice.py")
         pid = runtime.launch(python, program, name="nice", idx="50")
         try:

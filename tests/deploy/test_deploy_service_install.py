@@ -23,7 +23,7 @@ README = TOP / "deploy/README.md"
 LOCK = TOP / "deploy/requirements.lock"
 PLACE = "/opt/nriplugin"
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def block_with(words: str) -> str:

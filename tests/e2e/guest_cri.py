@@ -12,9 +12,12 @@ import json
 import re
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 RUNTIME = "/runtime.v1.RuntimeService"
 IMAGES = "/runtime.v1.ImageService"
@@ -134,25 +137,30 @@ def failure(exc: Any) -> list[Any]:
     return [exc.code().name, details, keys]
 
 
-def wait_for_disk_use(channel: Any, container: str) -> None:
-    """Wait until the runtime has measured how much of the disk the container uses.
+def answer_of(call: Callable[..., bytes], request: bytes, show: Any) -> Any:
+    """Return the answer to a call; statistics are asked for until they are complete.
 
-    containerd measures all containers every few seconds. Before that, the statistics of
-    a container lack the time of the measurement and the numbers.
+    containerd measures the disk use of all containers every few seconds. Before the
+    first measurement, and whenever one has failed, the statistics of a container lack
+    the time of the measurement. So one server might have it and the other one not.
     """
-    stats: Any = channel.unary_unary(f"{RUNTIME}/ContainerStats")
     deadline = time.monotonic() + PATIENCE_S
-    while not has_disk_use(stats(field(1, container), timeout=TIMEOUT_S)):
+    while True:
+        response = call(request, timeout=TIMEOUT_S)
+        if show is not shape or has_disk_use(response):
+            return show(response)
         if time.monotonic() > deadline:
             raise TimeoutError("the runtime does not measure the container's disk use")
         time.sleep(1)
 
 
 def has_disk_use(response: bytes) -> bool:
-    """Return whether the statistics of a container have a measurement of its disk."""
-    ((_, parts),) = shape(response)
-    disk = [part[1] for part in parts if part[0] == WRITABLE_LAYER]
-    return bool(disk) and TIMESTAMP in disk[0]
+    """Return whether the statistics of containers have measurements of their disks."""
+    containers = shape(response)
+    return bool(containers) and all(
+        any(part[0] == WRITABLE_LAYER and TIMESTAMP in part[1] for part in parts)
+        for _, parts in containers
+    )
 
 
 def main() -> None:
@@ -161,12 +169,11 @@ def main() -> None:
         address.replace("unix://", "unix:"),
         options=[("grpc.default_authority", "localhost")],
     )
-    wait_for_disk_use(channel, container)
     said: dict[str, Any] = {}
     for name, (method, request, show) in calls(pod, container).items():
         call: Any = channel.unary_unary(method)
         try:
-            said[name] = ["OK", show(call(request, timeout=TIMEOUT_S))]
+            said[name] = ["OK", answer_of(call, request, show)]
         except grpc.RpcError as exc:
             said[name] = failure(exc)
     stream: Any = channel.unary_stream(f"{RUNTIME}/GetContainerEvents")

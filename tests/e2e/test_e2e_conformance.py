@@ -14,7 +14,7 @@ from support.bed import on_nodes
 if TYPE_CHECKING:
     from nodes.machine import Machine
 
-pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(1800)]
+pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(3600)]
 
 # Updates of a container's memory and swap, before its start and after it, and an update
 # by an NRI plugin of the tests while nriplugin is registered, too.

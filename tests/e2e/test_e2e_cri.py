@@ -10,6 +10,7 @@ import pytest
 from support.bed import on_nodes
 from support.guestcases import run_script
 from support.load import creating
+from support.looking import keep_looking
 from support.plugins import PROXY, RUNTIME, Plugin, running
 
 from nriplugin.convert.curves import Curve, weight_of
@@ -134,7 +135,11 @@ def test_commands_run_through_the_proxy(kubelet: Kubelet, bed: Bed) -> None:
     machine.check("crictl", "start", created)
     attached = machine.run("crictl", "attach", "-i", created, stdin="spoken\n")
     assert attached.stdout.strip() == "spoken", attached
-    logged = machine.run("crictl", "logs", created)
+    # The runtime writes its log beside the stream to whoever is attached.
+    logged = keep_looking(
+        lambda: machine.run("crictl", "logs", created),
+        lambda result: result.stdout.strip() == "spoken",
+    )
     assert logged.stdout.strip() == "spoken", logged
 
 

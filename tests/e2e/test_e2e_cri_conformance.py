@@ -12,7 +12,7 @@ from support.plugins import PROXY, RUNTIME, running
 if TYPE_CHECKING:
     from nodes.machine import Machine
 
-pytestmark = [on_nodes("containerd-1.6"), pytest.mark.timeout(1800)]
+pytestmark = [on_nodes("containerd-1.6"), pytest.mark.timeout(3600)]
 
 # Tests that need neither a registry nor a program that the image lacks.
 FOCUS = "|".join(

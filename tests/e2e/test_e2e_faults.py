@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from support.kubelet import Kubelet
 
 MINUTES = float(os.environ.get("NRIPLUGIN_FAULT_MINUTES", "0.5"))
-pytestmark = pytest.mark.timeout(900 + 120 * MINUTES)
+pytestmark = pytest.mark.timeout(1800 + 120 * MINUTES)
 
 
 @on_nodes("containerd-2.4")

@@ -59,7 +59,7 @@ def test_a_guaranteed_container_reads_more_than_its_limit(
         node.write(f"{parent}/memory.max", str(LIMIT))  # as kubelet does
         held = node.read([f"{own}/memory.min", f"{parent}/memory.min"])
         assert [value and value.strip() for value in held.values()] == [PROTECTED] * 2
-        read = node.run("sh", "-c", READ, "sh", own, timeout_s=300)
+        read = node.run("sh", "-c", READ, "sh", own, timeout_s=1200)
         events = node.check("cat", f"{parent}/memory.events")
         assert read.code == 0, (read, events)
         counts = dict(line.split() for line in events.splitlines())

@@ -90,7 +90,7 @@ def seen(node: Machine, kubelet: Kubelet) -> Seen:
             after_return = held_in_the_end(kubelet, away, RESIZED)
             updated = kubelet.crictl("update", "--cpuset-cpus", "0", away.id)
             kept_after_return = held(kubelet, away, *RESIZED)
-            log_of_return = plugin.log()
+            log_of_return = plugin.wait_for("resized while the plugin was away")
         node.write(config, "resources: {send: different}")
         with running(node, "--config", config):
             app = kubelet.start(pod, "different", RESOURCES)

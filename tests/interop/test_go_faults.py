@@ -11,7 +11,7 @@ import pytest
 from faulting.checks import FILES
 from faulting.clients import Clients, status
 from faulting.main import CONFIG
-from faulting.played_node import PlayedNode, Size
+from faulting.played_node import PATIENT_MS, PlayedNode, Size
 from support.gopeers import TOP
 from support.needs import need
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PODS = 200
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_each_disturbance_once(go_peers: Path) -> None:
     """No container fails, all are known, every file becomes right, clients are served.
 
@@ -37,7 +37,7 @@ def test_each_disturbance_once(go_peers: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=500,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     if "nothing can be mounted" in done.stdout:
@@ -48,7 +48,7 @@ def test_each_disturbance_once(go_peers: Path) -> None:
 def node(go_peers: Path) -> Iterator[PlayedNode]:
     """A node with everything on, synchronized."""
     with PlayedNode(go_peers, CONFIG) as node:
-        node.start_runtime()
+        node.start_runtime(PATIENT_MS)
         node.start_plugin()
         node.wait_sync()
         yield node

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 from support.gopeers import NEWEST, GoRuntime, GoRuntimeError
-from support.harness import PATIENCE_S, running
+from support.harness import PATIENCE_S, PATIENT, running
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri import Plugin, session
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, RequestRejected
+from nriplugin.nri.testing.runtime import EmbeddedRuntime, RequestRejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,11 +104,10 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair(go_peers: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     path = str(tmp_path_factory.mktemp("ours") / "nri.sock")
-    patient = Behaviour(request_timeout_s=PATIENCE_S)
     with (
         pytest.MonkeyPatch.context() as patch,
         GoRuntime(go_peers, NEWEST) as go,
-        EmbeddedRuntime(path, patient) as ours,
+        EmbeddedRuntime(path, PATIENT) as ours,
         ExitStack() as stack,
     ):
         # The comparison covers what the SDK does not pass on to a plugin, too.

@@ -113,7 +113,7 @@ def test_sigterm_lets_the_request_under_way_end(
         child.process.terminate()
         hold.unlink()
         assert adjust.result()
-        assert child.process.wait(10) == 0
+        assert child.process.wait(60) == 0
 
 
 def test_the_plugin_waits_for_the_runtime(runtime: GoRuntime, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 CYCLES = 1000
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_descriptors_and_threads_stay(go_peers: Path) -> None:
     """After 1,000 cycles there are as many as before, and no container is known."""
     before, *_, after = soak(CYCLES, parts=2)

@@ -217,7 +217,7 @@ def test_an_old_runtime_refuses_new_events(embedded: Embedder, stub: Starter) ->
         until(lambda: runtime.dropped, "the stub was dropped")
         assert "invalid plugin events: 0x3800" in runtime.dropped[0]
         assert runtime.registrations == []
-        child.process.wait(10)
+        child.process.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize(

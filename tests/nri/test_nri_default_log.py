@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from support.harness import PATIENCE_S, wait_until
+from support.harness import PATIENCE_S, PATIENT, wait_until
 
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
@@ -43,7 +43,7 @@ def said_by(configuration: str, tmp_path: Path) -> str:
         try:
             if not configuration:
                 wait_until(lambda: "not connected to" in errors.read_text())
-            with EmbeddedRuntime(path) as runtime:
+            with EmbeddedRuntime(path, PATIENT) as runtime:
                 runtime.wait_for_plugin(timeout_s=PATIENCE_S)
                 runtime.run_pod_sandbox(pod())
                 process.send_signal(signal.SIGTERM)

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from support.harness import PATIENCE_S, Recorder, container, pod, raw_peer
+from support.harness import PATIENCE_S, Recorder, be_late, container, pod, raw_peer
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import RequestFails
@@ -33,6 +33,7 @@ class Undecided(Recorder):
         super().__init__()
         self.fallback = fallback
         self.fails = fails
+        self.entered = threading.Event()
         self.release = threading.Event()
 
     def update_container(
@@ -40,6 +41,7 @@ class Undecided(Recorder):
     ) -> nri.UpdateContainerResponse:
         if self.fails:
             raise ZeroDivisionError
+        self.entered.set()
         assert self.release.wait(PATIENCE_S)
         return holding("late")
 
@@ -53,8 +55,12 @@ class Undecided(Recorder):
         return None if self.fallback is None else holding(self.fallback)
 
 
-def answered(peer: RawPeer) -> tuple[int, str, dict[str, str]]:
+def answered(plugin: Undecided, peer: RawPeer) -> tuple[int, str, dict[str, str]]:
+    """Return what an update is answered, whose time is over if the plugin hangs."""
     peer.send("UpdateContainer", UPDATE)
+    if not plugin.fails:
+        assert plugin.entered.wait(PATIENCE_S)
+        be_late(peer.session)
     answer = peer.answer()
     response = nri.UpdateContainerResponse.FromString(answer.payload)
     files = {
@@ -68,8 +74,8 @@ def test_the_plugin_is_asked_for_something_better(fails: bool) -> None:
     """`fallback_update` answers an update whose handler has failed or is late."""
     plugin = Undecided("4096", fails=fails)
     with raw_peer(plugin) as peer:
-        peer.begin(request_timeout=100)
-        assert answered(peer) == (0, "", {"memory.max": "4096"})
+        peer.begin()
+        assert answered(plugin, peer) == (0, "", {"memory.max": "4096"})
         plugin.release.set()
 
 
@@ -78,8 +84,8 @@ def test_it_may_have_the_update_fail(fails: bool) -> None:
     """If `fallback_update` raises RequestFails, the update fails."""
     plugin = Undecided("refuse", fails=fails)
     with raw_peer(plugin) as peer:
-        peer.begin(request_timeout=100)
-        code, reason, files = answered(peer)
+        peer.begin()
+        code, reason, files = answered(plugin, peer)
         plugin.release.set()
     assert code == (Code.UNKNOWN if fails else Code.DEADLINE_EXCEEDED)
     assert reason.endswith("try again")
@@ -94,8 +100,8 @@ def test_without_anything_better_the_answer_is_empty(
     """If `fallback_update` returns None or has an error, the answer is empty."""
     plugin = Undecided(fallback, fails=fails)
     with raw_peer(plugin) as peer:
-        peer.begin(request_timeout=100)
-        assert answered(peer) == (0, "", {})
+        peer.begin()
+        assert answered(plugin, peer) == (0, "", {})
         plugin.release.set()
 
 
@@ -105,5 +111,5 @@ def test_a_plugin_that_is_to_fail_is_not_asked() -> None:
     plugin.failure_policy = FailurePolicy.FAIL
     with raw_peer(plugin) as peer:
         peer.begin()
-        code, _, files = answered(peer)
+        code, _, files = answered(plugin, peer)
     assert (code, files) == (Code.UNKNOWN, {})

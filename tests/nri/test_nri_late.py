@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.harness import (
+    HOUR_MS,
     PATIENCE_S,
     RawPeer,
     Recorder,
+    be_late,
     container,
     pod,
     raw_peer,
@@ -36,6 +38,16 @@ class Stuck(Recorder):
         self.entered = threading.Event()
         self.release = threading.Event()
 
+    def be_late(self, peer: RawPeer) -> int:
+        """Have CreateContainer called, and its time be over; return the stream id.
+
+        All other requests have an hour, so that none of them is late by chance.
+        """
+        stream_id = peer.send("CreateContainer", CREATE)
+        assert self.entered.wait(PATIENCE_S)
+        be_late(peer.session)
+        return stream_id
+
     def come_back(self, peer: RawPeer) -> None:
         """Release the handler and wait until requests reach the plugin again."""
         self.release.set()
@@ -53,10 +65,10 @@ class Stuck(Recorder):
 
 @pytest.fixture
 def stuck() -> Iterator[tuple[Stuck, RawPeer]]:
-    """A plugin with a budget of 75 ms, and its peer."""
+    """A plugin whose requests have an hour, and its peer."""
     plugin = Stuck()
     with raw_peer(plugin) as peer:
-        peer.begin(request_timeout=100)
+        peer.begin()
         yield plugin, peer
         plugin.release.set()
 
@@ -64,7 +76,7 @@ def stuck() -> Iterator[tuple[Stuck, RawPeer]]:
 def test_a_late_request_is_answered_empty(stuck: tuple[Stuck, RawPeer]) -> None:
     """A late request is answered empty, and the handler's own answer is dropped."""
     plugin, peer = stuck
-    stream_id = peer.send("CreateContainer", CREATE)
+    stream_id = plugin.be_late(peer)
     assert peer.answer() == Answer(stream_id, 0, "", b"")
     assert peer.stats.late == 1
     plugin.come_back(peer)
@@ -72,11 +84,26 @@ def test_a_late_request_is_answered_empty(stuck: tuple[Stuck, RawPeer]) -> None:
     assert reply.adjust.annotations["late"] == "answer"
 
 
+def test_a_request_is_late_when_the_runtime_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The timeout that Configure announces is that of the requests after it."""
+    monkeypatch.setattr(session, "DEFAULT_REQUEST_TIMEOUT_S", 3600.0)
+    plugin = Stuck()
+    with raw_peer(plugin) as peer:
+        peer.accept_registration()
+        request = nri.ConfigureRequest(request_timeout=100)
+        peer.ask("Configure", request, nri.ConfigureResponse)
+        stream_id = peer.send("CreateContainer", CREATE)
+        assert peer.answer() == Answer(stream_id, 0, "", b"")
+        plugin.release.set()
+
+
 def test_a_request_that_began_meanwhile_is_not_the_late_one() -> None:
     """A request that began while the watchdog waited for the lock is not late."""
     plugin = Stuck()
     with raw_peer(plugin) as peer:
-        peer.begin(request_timeout=3_600_000)
+        peer.begin()
         stream_id = peer.send("CreateContainer", CREATE)
         assert plugin.entered.wait(PATIENCE_S)
         # What the watchdog calls when it found a deadline that has passed.
@@ -97,7 +124,7 @@ def test_questions_while_a_handler_is_late_are_answered_at_once(
 ) -> None:
     """Questions that arrive during a late handler are answered empty, at once."""
     plugin, peer = stuck
-    peer.send("CreateContainer", CREATE)
+    plugin.be_late(peer)
     peer.answer()
     for _ in range(3):
         stream_id = peer.send("CreateContainer", CREATE)
@@ -111,7 +138,7 @@ def test_events_while_a_handler_is_late_are_handed_on_later(
 ) -> None:
     """Events that arrive during a late handler reach the plugin later, in order."""
     plugin, peer = stuck
-    peer.send("CreateContainer", CREATE)
+    plugin.be_late(peer)
     peer.answer()
     peer.ask("StartContainer", START, nri.StartContainerResponse)
     change = nri.StateChangeEvent(event=nri.STOP_POD_SANDBOX, pod=pod(3))
@@ -131,8 +158,8 @@ def test_events_while_a_handler_is_late_are_handed_on_later(
 
 def test_unknown_methods_stay_unimplemented(stuck: tuple[Stuck, RawPeer]) -> None:
     """Unknown methods get code 12 also while a handler is late."""
-    _, peer = stuck
-    peer.send("CreateContainer", CREATE)
+    plugin, peer = stuck
+    plugin.be_late(peer)
     peer.answer()
     peer.send("Foo", b"")
     assert peer.answer()[1:3] == (Code.UNIMPLEMENTED, "method Foo")
@@ -145,10 +172,11 @@ def test_policy_fail_fails_late_questions_but_not_events() -> None:
     plugin = Stuck()
     plugin.failure_policy = FailurePolicy.FAIL
     with raw_peer(plugin) as peer:
-        peer.begin(request_timeout=100)
-        for _ in range(2):
-            peer.send("CreateContainer", CREATE)
-            assert peer.answer().code == Code.DEADLINE_EXCEEDED
+        peer.begin()
+        plugin.be_late(peer)
+        assert peer.answer().code == Code.DEADLINE_EXCEEDED
+        peer.send("CreateContainer", CREATE)
+        assert peer.answer().code == Code.DEADLINE_EXCEEDED
         peer.ask("StartContainer", START, nri.StartContainerResponse)
         plugin.release.set()
 
@@ -157,8 +185,8 @@ def test_a_connection_lost_during_a_late_handler_ends_the_session() -> None:
     """A connection lost during a late handler ends the session when it returns."""
     plugin = Stuck()
     peer = RawPeer(plugin)
-    peer.begin(request_timeout=100)
-    peer.send("CreateContainer", CREATE)
+    peer.begin()
+    plugin.be_late(peer)
     peer.answer()
     peer.sock.close()
     plugin.release.set()
@@ -170,10 +198,11 @@ def test_a_connection_lost_before_the_late_answer_ends_the_session() -> None:
     """A connection lost before the watchdog's answer ends the session as well."""
     plugin = Stuck()
     peer = RawPeer(plugin)
-    peer.begin(request_timeout=100)
+    peer.begin()
     peer.send("CreateContainer", CREATE)
     assert plugin.entered.wait(PATIENCE_S)
     peer.sock.close()
+    be_late(peer.session)
     wait_until(lambda: peer.stats.late == 1)
     plugin.release.set()
     peer.join()
@@ -183,7 +212,7 @@ def test_a_connection_lost_before_the_late_answer_ends_the_session() -> None:
 def test_updates_wait_for_the_late_handler(stuck: tuple[Stuck, RawPeer]) -> None:
     """No update is sent while a late handler runs."""
     plugin, peer = stuck
-    peer.send("CreateContainer", CREATE)
+    plugin.be_late(peer)
     peer.answer()
     sent = nri.ContainerUpdate(container_id="c9")
     sent.linux.resources.unified["cpu.weight"] = "9"
@@ -232,7 +261,7 @@ def test_synchronize_heeds_what_is_left_of_its_timeout() -> None:
     plugin = SlowSync()
     with raw_peer(plugin) as peer:
         peer.accept_registration()
-        request = nri.ConfigureRequest(request_timeout=3_600_000)
+        request = nri.ConfigureRequest(request_timeout=HOUR_MS)
         peer.ask("Configure", request, nri.ConfigureResponse)
         last = nri.SynchronizeRequest()
         peer.ask("Synchronize", last, nri.SynchronizeResponse, timeout_ns=50_000_000)

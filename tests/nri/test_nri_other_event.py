@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from support.harness import connected, container, pod
+from support.harness import PATIENT, connected, container, pod
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri import FailurePolicy, Plugin
 from nriplugin.nri.methods import METHODS
 from nriplugin.nri.plugin import subscription
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime, RequestRejected
+from nriplugin.nri.testing.runtime import EmbeddedRuntime, RequestRejected
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +70,7 @@ def test_it_sees_every_event_of_the_release(
 ) -> None:
     """All events that the runtime knows arrive, with the container or with None."""
     watcher = Watcher()
-    behaviour = Behaviour(nri_version=nri_version, version=version)
+    behaviour = replace(PATIENT, nri_version=nri_version, version=version)
     with connected(watcher, tmp_path, behaviour) as (runtime, _):
         live(runtime)
     known = {

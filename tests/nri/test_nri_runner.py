@@ -9,17 +9,26 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.harness import PATIENCE_S, Recorder, connected, container, pod, running
+from support.harness import (
+    PATIENCE_S,
+    PATIENT,
+    Recorder,
+    connected,
+    container,
+    pod,
+    running,
+)
 
 from nriplugin.errors import ConfigError
 from nriplugin.nri import Plugin, Runner
 from nriplugin.nri.backoff import Backoff
 from nriplugin.nri.launch import Launch, launch_from
 from nriplugin.nri.runner import REMIND_S, Trouble
-from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
+from nriplugin.nri.testing.runtime import EmbeddedRuntime
 from nriplugin.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
@@ -34,7 +43,7 @@ def test_registers_when_the_socket_appears(tmp_path: Path) -> None:
     """The runtime may start after the plugin."""
     path = str(tmp_path / "nri.sock")
     plugin = Recorder()
-    with running(plugin, path), EmbeddedRuntime(path) as runtime:
+    with running(plugin, path), EmbeddedRuntime(path, PATIENT) as runtime:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
 
 
@@ -59,7 +68,7 @@ def test_a_socket_nobody_listens_on_is_waited_for(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(path)
-    with running(Recorder(), path), EmbeddedRuntime(path) as runtime:
+    with running(Recorder(), path), EmbeddedRuntime(path, PATIENT) as runtime:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
 
 
@@ -125,7 +134,7 @@ class Picky(Recorder):
 def test_a_refused_configuration_ends_the_runner(tmp_path: Path) -> None:
     """A ConfigError of the plugin ends the runner; it does not dial again."""
     path = str(tmp_path / "nri.sock")
-    with EmbeddedRuntime(path), pytest.raises(ConfigError, match="field x"):
+    with EmbeddedRuntime(path, PATIENT), pytest.raises(ConfigError, match="field x"):
         Runner(Picky(), Launch("test", "10", path, None)).run()
 
 
@@ -154,7 +163,7 @@ def test_a_signal_stops_the_runner(tmp_path: Path) -> None:
     """SIGTERM ends `run` in the main thread, and the old signal handlers return."""
     before = signal.getsignal(signal.SIGTERM)
     path = str(tmp_path / "nri.sock")
-    with EmbeddedRuntime(path) as runtime:
+    with EmbeddedRuntime(path, PATIENT) as runtime:
         runner = Runner(Recorder(), Launch("test", "10", path, None))
 
         def interrupt() -> None:
@@ -232,7 +241,7 @@ def test_a_launched_plugin_serves_on_descriptor_3(tmp_path: Path) -> None:
         SCRIPT.format(python=sys.executable, path=sys.path[1:], out=str(out))
     )
     script.chmod(0o755)
-    runtime = EmbeddedRuntime(behaviour=Behaviour(config="some: config"))
+    runtime = EmbeddedRuntime(behaviour=replace(PATIENT, config="some: config"))
     pid = runtime.launch(str(script), name="launched", idx="20")
     link = runtime.wait_for_plugin(timeout_s=PATIENCE_S)
     assert (link.idx, link.name) == ("20", "launched")

@@ -237,14 +237,23 @@ def _amounts(of: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
 
 
 def wait_for(look: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
-    """Return what is seen as soon as it is good."""
+    """Return what is seen as soon as it is good.
+
+    A look may fail: on a busy machine the API server does not answer in time, once.
+    """
     deadline = time.monotonic() + PATIENCE_S
-    while not good(seen := look()):
+    while True:
+        try:
+            seen = look()
+        except NodeError as exc:
+            told = str(exc)
+        else:
+            if good(seen):
+                return seen
+            told = json.dumps(_in_short(seen))
         if time.monotonic() > deadline:
-            told = json.dumps(_in_short(seen))[:8000]
-            raise NodeError(f"not after {PATIENCE_S} s: {told}")
+            raise NodeError(f"not after {PATIENCE_S} s: {told[:8000]}")
         time.sleep(POLL_S)
-    return seen
 
 
 def _in_short(seen: Any) -> Any:

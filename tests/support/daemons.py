@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
-from support.harness import PATIENCE_S, wait_until
+from support.harness import PATIENCE_S, PATIENT, wait_until
 from support.processes import Daemon
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def daemon_on_runtime(
     socket, log = str(directory / "nri.sock"), directory / "daemon.log"
     options += ("--nri-socket", socket)
     environ = {"NRIPLUGIN_CGROUP_VERSION": "2", **(environ or {})}
-    with EmbeddedRuntime(socket) as runtime:
+    with EmbeddedRuntime(socket, PATIENT) as runtime:
         daemon = DaemonUnderTest(runtime, log, *options, **environ)
         try:
             runtime.wait_for_plugin(timeout_s=PATIENCE_S)

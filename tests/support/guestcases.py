@@ -30,7 +30,7 @@ def run_script(machine: Machine, name: str, *args: str, stdin: str = "") -> list
     for each in dict.fromkeys(("guest_cgroup", name)):
         machine.write(f"{IN_GUEST}/{each}.py", (HERE / f"{each}.py").read_text())
     path = f"{IN_GUEST}/{name}.py"
-    printed = machine.check(PYTHON, path, *args, stdin=stdin, timeout_s=300)
+    printed = machine.check(PYTHON, path, *args, stdin=stdin, timeout_s=1200)
     return [json.loads(line) for line in printed.splitlines()]
 
 

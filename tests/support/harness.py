@@ -36,6 +36,13 @@ Response = TypeVar("Response", bound=Message)
 # Far longer than anything takes, also on a busy machine; only a failure waits for it.
 PATIENCE_S = 60.0
 
+# What a session counts with instead of the usual 2 s, unless a test says else.
+HOUR_MS = 3_600_000
+
+# A runtime that waits as long. The 2 s of real ones are a margin that a busy machine
+# uses up, and the plugin's answer is lost then.
+PATIENT = Behaviour(request_timeout_s=PATIENCE_S)
+
 
 class Recorder(Plugin):
     """Subscribes to everything and keeps a list of the calls that it got."""
@@ -112,13 +119,19 @@ def running(
 
 @contextmanager
 def connected(
-    plugin: Plugin, tmp_path: Path, behaviour: Behaviour | None = None
+    plugin: Plugin, tmp_path: Path, behaviour: Behaviour = PATIENT
 ) -> Iterator[tuple[EmbeddedRuntime, Runner]]:
     """A plugin registered with the embedded runtime."""
     path = str(tmp_path / "nri.sock")
     with EmbeddedRuntime(path, behaviour) as runtime, running(plugin, path) as runner:
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         yield runtime, runner
+
+
+def be_late(session: Session | None) -> None:
+    """Let the time of the request under way be over, as its watchdog sees it."""
+    assert session is not None
+    session._watchdog.hurry(timeout_ns=1)
 
 
 class RawPeer:
@@ -196,7 +209,8 @@ class RawPeer:
     def begin(self, **configure: Any) -> nri.ConfigureResponse:
         """Go through registration, Configure and an empty Synchronize."""
         self.accept_registration()
-        request = nri.ConfigureRequest(NRI_version="0.12.5", **configure)
+        given = {"NRI_version": "0.12.5", "request_timeout": HOUR_MS, **configure}
+        request = nri.ConfigureRequest(**given)
         response = self.ask("Configure", request, nri.ConfigureResponse)
         self.ask("Synchronize", nri.SynchronizeRequest(), nri.SynchronizeResponse)
         return response

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import pytest
 
 from nriplugin.api import control_pb2, cri_pb2
 from nriplugin.cgroup.locate.detect import detect_node
+from nriplugin.daemon.doctor import answers
 from nriplugin.daemon.doctor.host import ExaminedHost, HostOptions
 from nriplugin.kube import kubelet_config
 from nriplugin.sockets import target_of
+from support.harness import PATIENCE_S
 from support.trees import make
 
 if TYPE_CHECKING:
@@ -141,7 +144,10 @@ def answering(path: str, service: str, method: str, answer: Any) -> Iterator[Non
     server.add_insecure_port(target_of(path))
     server.start()
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            # Doctor's own second may be too short for an answer on a busy machine.
+            patch.setattr(answers, "TIMEOUT_S", int(PATIENCE_S))
+            yield
     finally:
         server.stop(None).wait()
 

@@ -15,7 +15,7 @@ from nriplugin.convert import convert
 from nriplugin.convert.readers import from_nri
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
 from support.gopeers import ENVIRON
-from support.harness import PATIENCE_S, wait_until
+from support.harness import PATIENCE_S, PATIENT, wait_until
 from support.jumping_clock import jumping_command
 from support.trees import add_v2, make_v2
 
@@ -47,7 +47,7 @@ class LiveNode:
         (directory / "state").mkdir()
         make_v2(self.cgroups, ["/kubepods"])
         self.clock = directory / "clock"  # of the daemon (jumping_clock.py)
-        self.runtime = EmbeddedRuntime(str(directory / "nri.sock"))
+        self.runtime = EmbeddedRuntime(str(directory / "nri.sock"), PATIENT)
         self._process: subprocess.Popen[bytes] | None = None
         self._registrations = 0
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cgroup.buses import FakeSystemd, MessageBus
+from support.harness import PATIENCE_S, wait_until
 
 from nriplugin.cgroup.systemd.dbus import PAUSE_S, Bus, BusError
 from nriplugin.cgroup.systemd.units import SYSTEMD
@@ -28,7 +29,7 @@ def message_bus(tmp_path: Path) -> Iterator[MessageBus]:
 
 def test_a_call_is_answered(message_bus: MessageBus) -> None:
     """The values of the answer come back, whatever signals arrive in between."""
-    bus = Bus(message_bus.path)
+    bus = Bus(message_bus.path, timeout_s=PATIENCE_S)
     (names,) = bus.call(*BUS, "ListNames")
     assert "org.freedesktop.DBus" in names
     assert bus.call(*BUS, "NameHasOwner", "s", (SYSTEMD,)) == (False,)
@@ -37,7 +38,7 @@ def test_a_call_is_answered(message_bus: MessageBus) -> None:
 
 def test_one_connection_serves_all_calls(message_bus: MessageBus) -> None:
     """The unique name of the connection stays the same."""
-    bus = Bus(message_bus.path)
+    bus = Bus(message_bus.path, timeout_s=PATIENCE_S)
 
     def our_names() -> set[str]:
         return {name for name in bus.call(*BUS, "ListNames")[0] if name[0] == ":"}
@@ -52,7 +53,7 @@ def test_one_connection_serves_all_calls(message_bus: MessageBus) -> None:
 
 def test_an_error_answer_keeps_its_name(message_bus: MessageBus) -> None:
     """The error is one line with D-Bus's name of it, and the connection still works."""
-    bus = Bus(message_bus.path)
+    bus = Bus(message_bus.path, timeout_s=PATIENCE_S)
     with FakeSystemd(message_bus.path) as systemd:
         name = "org.freedesktop.systemd1.NoSuchUnit"
         systemd.refusals["a.scope"] = (name, "Unit a.scope\nnot loaded.")
@@ -72,7 +73,7 @@ def test_a_bus_that_was_restarted_is_connected_to_again(
     message_bus: MessageBus,
 ) -> None:
     """The call that finds the connection closed makes a new one and succeeds."""
-    bus = Bus(message_bus.path)
+    bus = Bus(message_bus.path, timeout_s=PATIENCE_S)
     bus.call(*BUS, "ListNames")
     message_bus.stop()
     message_bus.start()
@@ -151,10 +152,13 @@ def test_a_bus_that_says_nothing_is_given_up(
         bus.call(*BUS, "ListNames")
     with pytest.raises(BusError, match="did not answer a moment ago"):
         bus.call(*BUS, "ListNames")
+    # The thread of the other end may get the connection after it was given up.
+    wait_until(lambda: len(accepted) >= 1)
     assert len(accepted) == 1
     now += PAUSE_S
     with pytest.raises(BusError, match="no answer within"):
         bus.call(*BUS, "ListNames")
+    wait_until(lambda: len(accepted) >= 2)
     assert len(accepted) == 2
 
 
@@ -204,7 +208,7 @@ def test_whoever_is_not_a_bus_is_an_error_in_one_line(
         until_closed(connection)
 
     with pytest.raises(BusError, match=match) as got:
-        Bus(imitation(handle)).call(*BUS, "ListNames")
+        Bus(imitation(handle), timeout_s=PATIENCE_S).call(*BUS, "ListNames")
     assert "\n" not in str(got.value)
 
 

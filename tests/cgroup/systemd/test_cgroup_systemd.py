@@ -9,6 +9,7 @@ import pytest
 from cgroup.buses import FakeSystemd, MessageBus
 from hypothesis import given
 from hypothesis import strategies as st
+from support.harness import PATIENCE_S
 from support.trees import CONTAINER_ID, UID, make_v1, make_v2
 
 from nriplugin.cgroup.files import LocalFiles
@@ -58,7 +59,7 @@ class Node:
         self.refused: dict[str, str] = {}
         self.bus_path = bus_path
         self.systemd = FakeSystemd(bus_path, self.realise)
-        self.bus = Bus(bus_path)
+        self.bus = Bus(bus_path, timeout_s=PATIENCE_S)
         self.writer = SystemdWriter(self.bus)
 
     def close(self) -> None:

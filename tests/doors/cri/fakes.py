@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from support.harness import PATIENCE_S
 
 from nriplugin.api import cri_pb2 as cri
 from nriplugin.config import parse_config
@@ -355,8 +356,10 @@ def serving(
 ) -> Iterator[CRIDoor]:
     """Serve a proxy in front of a runtime within the `with` block.
 
-    The option `config` is a configuration file's text, which is applied first.
+    The option `config` is a configuration file's text, which is applied first. No
+    decision is late, unless the option `budget_s` says so.
     """
+    options.setdefault("budget_s", PATIENCE_S)
     config = options.pop("config", "")
     names = ("tree", "writer", "records", "shadow")
     parts = {name: options.pop(name, None) for name in names}

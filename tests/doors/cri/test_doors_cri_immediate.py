@@ -53,6 +53,10 @@ BIGGER: dict[str, Any] = {
 FILES = {"cpu.weight": "100", "cpu.max": "80000 100000", "memory.max": "268435456"}
 
 
+# How long a call waits for a decision that hangs, and only such a call.
+SHORT_S = 0.5
+
+
 class Trouble:
     """Replaces a part of the decision; it hangs or raises."""
 
@@ -87,11 +91,11 @@ class SlowOnce:
 def troubled(
     fake: FakeRuntime, path: str, policy: str = "", **options: Any
 ) -> Iterator[tuple[CRIDoor, Client]]:
-    """A proxy with a short time limit for decisions."""
+    """A proxy whose decisions a test makes fail or late (`SHORT_S`)."""
     options.setdefault("config", f"failurePolicy: {policy}" if policy else "")
     config = parse_config(options.pop("config"), "test")
     with (
-        serving(fake, path, budget_s=1.0, **options) as door,
+        serving(fake, path, **options) as door,
         Client(path) as kubelet,
     ):
         door.apply(config)
@@ -118,6 +122,7 @@ def test_an_update_takes_effect_without_its_decision(
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
         with monkeypatch.context() as patch:
             patch.setattr(lifecycle, "decide_update", trouble)
+            patch.setattr(door._proxy, "_budget_s", SHORT_S)
             kubelet.update(container_id, **BIGGER)
             trouble.release.set()
         assert kept(fake, container_id) == FILES
@@ -134,9 +139,10 @@ def test_with_policy_fail_the_call_ends(
 ) -> None:
     """The update fails, and the runtime does not get it."""
     trouble = Trouble(kind)
-    with troubled(fake, str(tmp_path / "p.sock"), "fail") as (_, kubelet):
+    with troubled(fake, str(tmp_path / "p.sock"), "fail") as (door, kubelet):
         container_id = kubelet.create(kubelet.run_pod(), **RESOURCES)
         monkeypatch.setattr(lifecycle, "decide_update", trouble)
+        monkeypatch.setattr(door._proxy, "_budget_s", SHORT_S)
         with pytest.raises(grpc.RpcError) as caught:
             kubelet.update(container_id, **BIGGER)
         trouble.release.set()
@@ -152,7 +158,7 @@ def test_values_of_handlers_follow_too(
     facts = NodeFacts(files=frozenset({*FILES, "memory.high"}), kernel=(6, 1))
     text = "memoryQoS: {enabled: true, protection: false, throttlingFactor: 0.5}"
     path = str(tmp_path / "p.sock")
-    with troubled(fake, path, facts=facts, config=text) as (_, kubelet):
+    with troubled(fake, path, facts=facts, config=text) as (door, kubelet):
         annotations = {"memory-request.cgroup2.nri.io": "64Mi"}
         sandbox_id = kubelet.run_pod(annotations=annotations)
         container_id = kubelet.create(sandbox_id, **RESOURCES)
@@ -160,6 +166,7 @@ def test_values_of_handlers_follow_too(
         assert kept(fake, container_id)["memory.high"] == str(96 << 20)
         with monkeypatch.context() as patch:
             patch.setattr(Lifecycle, "use_of", trouble)
+            patch.setattr(door._proxy, "_budget_s", SHORT_S)
             kubelet.update(container_id, **BIGGER)
             trouble.release.set()
         assert kept(fake, container_id) == {**FILES, "memory.high": str(160 << 20)}
@@ -190,12 +197,12 @@ def test_an_unreadable_update_is_the_runtimes_to_refuse(
 
 
 def test_an_unknown_container_may_have_values_from_nriplugin(
-    fake: FakeRuntime, tmp_path: Path
+    fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until the runtime has listed its containers, kubelet gets UNAVAILABLE."""
     pod = fake.answers[rpc("RunPodSandbox")](b"", None)
     sandbox_id = cri.RunPodSandboxResponse.FromString(pod).pod_sandbox_id
-    with troubled(fake, str(tmp_path / "p.sock")) as (_, kubelet):
+    with troubled(fake, str(tmp_path / "p.sock")) as (door, kubelet):
         made = create_request(sandbox_id, cpu_shares=512, unified={"cpu.weight": "59"})
         answer = fake.answers[rpc("CreateContainer")](made.SerializeToString(), None)
         container_id = cri.CreateContainerResponse.FromString(answer).container_id
@@ -206,8 +213,10 @@ def test_an_unknown_container_may_have_values_from_nriplugin(
             return listed(request, context)
 
         fake.answers[rpc("ListContainers")] = slow
-        with pytest.raises(grpc.RpcError) as caught:
-            kubelet.update(container_id, cpu_shares=1024)
+        with monkeypatch.context() as patch:
+            patch.setattr(door._proxy, "_budget_s", SHORT_S)
+            with pytest.raises(grpc.RpcError) as caught:
+                kubelet.update(container_id, cpu_shares=1024)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert str(caught.value.details()).startswith("nriplugin: ")
         assert updates(fake) == 0
@@ -246,7 +255,7 @@ def test_an_idle_container_needs_a_write_first_only_beside_shares(
         str(tmp_path / "p.sock"),
         config="cpuQoS: {enabled: true, level: BE}",
         **options,
-    ) as (_, kubelet):
+    ) as (door, kubelet):
         sandbox_id = kubelet.run_pod(uid=UID, cgroup_parent=POD, runtime_handler="runc")
         container_id = kubelet.create(sandbox_id, **RESOURCES)
         add_v2(tmp_path / "cgroup", f"{POD}/{container_id}")
@@ -255,6 +264,7 @@ def test_an_idle_container_needs_a_write_first_only_beside_shares(
         before = updates(fake)
         with monkeypatch.context() as patch:
             patch.setattr(PendingUpdates, "begin", SlowOnce(trouble))
+            patch.setattr(door._proxy, "_budget_s", SHORT_S)
             if kept_shares:
                 with pytest.raises(grpc.RpcError) as caught:
                     kubelet.update(container_id, **BIGGER)
@@ -280,12 +290,13 @@ def test_an_update_that_needs_a_write_first(
         str(tmp_path / "p.sock"),
         config="cpuBurst: {enabled: true, percent: 50}",
         **writing(tmp_path),
-    ) as (_, kubelet):
+    ) as (door, kubelet):
         sandbox_id = kubelet.run_pod(uid=UID, cgroup_parent=POD)
         container_id = kubelet.create(sandbox_id, **RESOURCES)
         assert kept(fake, container_id)["cpu.max.burst"] == "25000"
         with monkeypatch.context() as patch:
             patch.setattr(PendingUpdates, "begin", trouble)
+            patch.setattr(door._proxy, "_budget_s", SHORT_S)
             with pytest.raises(grpc.RpcError) as caught:
                 kubelet.update(container_id, **BIGGER)
             trouble.release.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,7 @@ from doors.nri.messages import (
     updating,
 )
 from doors.nri.nodes import FACTS, ByHand, Node, background_of, configure, plugin_on
-from support.harness import PATIENCE_S, running, wait_until
+from support.harness import PATIENCE_S, PATIENT, running, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
@@ -263,7 +264,7 @@ def served(
 
 def test_the_answer_to_synchronize_carries_the_first_ones(tmp_path: Path) -> None:
     """From NRI 0.12.1 on, the others follow as updates of their own."""
-    updates = served(tmp_path, containers(4), Behaviour())
+    updates = served(tmp_path, containers(4), PATIENT)
     assert [[u.container_id for u in one] for one in updates] == [
         ["c1", "c2"],
         ["c3"],
@@ -285,7 +286,7 @@ def test_an_older_runtime_gets_no_unsolicited_updates(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, version: str, nri_version: str
 ) -> None:
     """It can hang on those, so the other containers stay, and the log says so."""
-    older = Behaviour(version=version, nri_version=nri_version)
+    older = replace(PATIENT, version=version, nri_version=nri_version)
     updates = served(tmp_path, containers(4), older)
     assert [[u.container_id for u in one] for one in updates] == [["c1", "c2"]]
     assert "2 containers are not corrected" in caplog.text

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from doors.nri.messages import GIB, asking, container_at, pod_at, updating
 from doors.nri.nodes import Node, background_of, configure, plugin_on
-from support.harness import PATIENCE_S, connected, raw_peer, wait_until
+from support.harness import (
+    PATIENCE_S,
+    PATIENT,
+    be_late,
+    connected,
+    raw_peer,
+    wait_until,
+)
 from support.trees import CONTAINER
 
 from nriplugin.api import nri_pb2 as nri
@@ -17,10 +25,11 @@ from nriplugin.engine.allowed_files import ALLOWABLE, OWNABLE
 from nriplugin.engine.decision import When
 from nriplugin.engine.model import NodeFacts
 from nriplugin.errors import RequestFails
-from nriplugin.nri.testing.runtime import Behaviour
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from nriplugin.nri import Runner
 
 RECORD = (
     "cpu.max=100000 100000;cpu.max.burst=50000;cpu.weight=59;memory.high=980111360;"
@@ -109,14 +118,17 @@ def test_a_handler_that_breaks_does_not_lose_the_update(
 
 
 class Slow(NodePlugin):
-    """A plugin whose updates take as long as a test wants."""
+    """A plugin whose updates take as long as a test wants, and are late at once."""
 
     def __init__(self) -> None:
         facts = NodeFacts(files=ALLOWABLE, kernel=(6, 1))
         super().__init__(plugin_on(facts).lifecycle)
         self.release = threading.Event()
+        self.runner: Runner | None = None
 
     def update_container(self, request: Any) -> Any:
+        assert self.runner is not None
+        be_late(self.runner._session)
         assert self.release.wait(PATIENCE_S)
         return super().update_container(request)
 
@@ -127,10 +139,10 @@ def test_a_late_decision_is_sent_as_an_update(tmp_path: Path, nri_version: str) 
     plugin = Slow()
     configure(plugin, "memoryQoSLevel: {enabled: true, level: BE}")
     background = background_of(plugin)
-    # The fallback has the last quarter of this time, also on a busy machine.
-    behaviour = Behaviour(nri_version=nri_version, request_timeout_s=4)
+    behaviour = replace(PATIENT, nri_version=nri_version)
     high = {"memory.high": str(int(2 * GIB * 0.8) // 4096 * 4096)}
-    with connected(plugin, tmp_path, behaviour) as (runtime, _):
+    with connected(plugin, tmp_path, behaviour) as (runtime, runner):
+        plugin.runner = runner
         updated = runtime.update_container(pod_at(), ours(), asking(**DOUBLE))
         files = dict(updated.resources.unified)
         assert CONVERTED.items() <= files.items()

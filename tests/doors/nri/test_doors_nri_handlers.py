@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,11 +20,10 @@ from doors.nri.messages import (
 )
 from doors.nri.messages import unified_of as files_of
 from doors.nri.nodes import FACTS, configure, plugin_on
-from support.harness import connected, raw_peer
+from support.harness import PATIENT, connected, raw_peer
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.api import view_pb2 as view
-from nriplugin.nri.testing.runtime import Behaviour
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -366,7 +366,7 @@ def test_an_inactive_plugin_does_not_answer_for_others_values() -> None:
 
 def test_cri_o_that_drops_unified_gets_no_files_at_updates(tmp_path: Path) -> None:
     """It would drop them silently; the request itself is not changed."""
-    behaviour = Behaviour(name="cri-o", version="1.35.2", nri_version="0.11.0")
+    behaviour = replace(PATIENT, name="cri-o", version="1.35.2", nri_version="0.11.0")
     asked = asking(shares=1024)
     with connected(plugin_of(BURST), tmp_path, behaviour) as (runtime, _):
         updated = runtime.update_container(pod_at(), container_at(), asked)

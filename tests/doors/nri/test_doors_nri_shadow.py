@@ -19,7 +19,7 @@ from doors.nri.messages import (
 from doors.nri.messages import unified_of as files_of
 from doors.nri.nodes import FACTS, Node, configure, plugin_on
 from doors.nri.runtimes import ModelRuntime
-from support.harness import PATIENCE_S, running
+from support.harness import PATIENCE_S, PATIENT, running
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import view_pb2 as view
@@ -86,7 +86,7 @@ def test_the_same_with_a_runtime(tmp_path: Path) -> None:
     plugin = plugin_on(FACTS, Kernel(2).tree, shadow=True)
     configure(plugin, HANDLERS)
     path = str(tmp_path / "nri.sock")
-    with EmbeddedRuntime(path) as runtime, running(plugin, path):
+    with EmbeddedRuntime(path, PATIENT) as runtime, running(plugin, path):
         runtime.wait_for_plugin(timeout_s=PATIENCE_S)
         result = runtime.create_container(pod_at(), container_at())
         assert not result.adjust.HasField("linux")

@@ -6,13 +6,14 @@ what repair does when another program does not give way.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from doors.nri.messages import FILES, GIB, asking, container_at
 from doors.nri.messages import unified_of as files_of
 from doors.nri.nodes import FACTS, Node, background_of, configure, plugin_on
-from support.harness import PATIENCE_S, running, wait_until
+from support.harness import PATIENCE_S, PATIENT, running, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
@@ -338,7 +339,7 @@ class Served:
 @pytest.fixture
 def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
     """A node with one container, whose memory.max another program has changed."""
-    behaviour: Behaviour = getattr(request, "param", Behaviour())
+    behaviour: Behaviour = getattr(request, "param", PATIENT)
     path = str(tmp_path / "nri.sock")
     node = Node(REPAIR)
     with EmbeddedRuntime(path, behaviour) as runtime, running(node.plugin, path):
@@ -391,7 +392,7 @@ def test_what_the_runtime_does_not_do_is_written(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "served", [Behaviour(version="2.3.7", nri_version="0.12.0")], indirect=True
+    "served", [replace(PATIENT, version="2.3.7", nri_version="0.12.0")], indirect=True
 )
 def test_an_older_runtime_is_not_asked(served: Served) -> None:
     """It may hang on an update that it did not ask for."""

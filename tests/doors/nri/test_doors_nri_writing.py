@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,10 @@ from doors.nri.nodes import (
     plugin_on,
     repair_all,
 )
-from support.harness import connected
+from support.harness import PATIENT, connected
 from support.trees import CONTAINER, POD, QOS, UID
 
 from nriplugin.errors import JournalError
-from nriplugin.nri.testing.runtime import Behaviour
 from nriplugin.state import lifecycle
 from nriplugin.state.plan import CurrentPlan
 from nriplugin.state.protection_checks import MAX_BATCH
@@ -472,7 +472,7 @@ def test_files_that_the_runtime_drops_are_written_when_it_is_done(
     """Else the runtime's own weight would stay in force after an update."""
     node = Node(BURST)
     node.kernel.files[f"{POD}/cpu.max"] = "200000 100000"
-    behaviour = Behaviour(name="cri-o", version="1.35.2", nri_version="0.11.0")
+    behaviour = replace(PATIENT, name="cri-o", version="1.35.2", nri_version="0.11.0")
     asked = asking(shares=1024, quota_us=40_000, limit_bytes=2 * GIB)
     pod, app = pod_at(), container_at()
     with connected(node.plugin, tmp_path, behaviour) as (runtime, _):

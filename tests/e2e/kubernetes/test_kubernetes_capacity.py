@@ -284,9 +284,14 @@ def test_one_value_changed_by_hand_is_named(
     found = of_level(plain.report, level, name.format(namespace=cluster.namespace))
     path = f"{TOP}{found['cgroup']}/{file}"
     before = (node.read([path])[path] or "").strip()
-    node.write(path, value)
+
+    def changed() -> list[Any]:
+        node.write(path, value)
+        return differences(node)
+
     try:
-        (difference,) = differences(node)
+        # kubelet renews the weights of QoS classes once a minute, also in between.
+        (difference,) = keep_looking(changed, bool)
     finally:
         node.write(path, before)
     assert difference["cgroup"] == found["cgroup"]

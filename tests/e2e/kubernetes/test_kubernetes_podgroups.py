@@ -86,7 +86,7 @@ def podgroups(cluster: Cluster) -> Iterator[Cluster]:
     """A cluster that knows PodGroups, as one with Volcano does."""
     cluster.apply(CRD)
     name = f"crd/{CRD_NAME}"
-    cluster.kubectl("wait", "--for=condition=Established", name)
+    cluster.kubectl("wait", "--for=condition=Established", name, "--timeout=500s")
     yield cluster
     cluster.kubectl("delete", name, "--wait=false")
 

@@ -224,12 +224,17 @@ class Resizes:
         return sum(map(int, found))
 
     def have_kubelet_look(self) -> None:
-        """Have kubelet look at all pods, because an annotation has changed."""
+        """Have kubelet look at all pods, because an annotation has changed.
+
+        Those of before are among them.
+        """
         before = self.looks()
-        self.cluster.kubectl(
+        told = self.cluster.kubectl(
             *("annotate", "pods", "--all", "--overwrite", f"look={before}")
         )
-        wait_for(self.looks, lambda now: now >= before + len(self._names))
+        pods = len(told.splitlines())
+        assert pods >= len(self._names)
+        wait_for(self.looks, lambda now: now >= before + pods)
 
     def allocated(self) -> dict[str, Any]:
         """Return the resources that kubelet has on record as allocated, by pod."""

@@ -6,12 +6,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from support.harness import PATIENCE_S, container, pod, running, update
+from support.harness import PATIENCE_S, PATIENT, container, pod, running, update
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.nri import Plugin
 from nriplugin.nri.testing.runtime import (
-    Behaviour,
     EmbeddedRuntime,
     RequestRejected,
     Updated,
@@ -54,8 +53,7 @@ class Updater(Plugin):
 def beside_each_other(tmp_path: Path, *plugins: Plugin) -> Iterator[EmbeddedRuntime]:
     """Plugins a at index 10, b at 20 and so on, on one runtime."""
     path = str(tmp_path / "nri.sock")
-    patient = Behaviour(request_timeout_s=PATIENCE_S)
-    with EmbeddedRuntime(path, patient) as runtime, ExitStack() as stack:
+    with EmbeddedRuntime(path, PATIENT) as runtime, ExitStack() as stack:
         for number, plugin in enumerate(plugins):
             name, idx = "abc"[number], f"{number + 1}0"
             stack.enter_context(running(plugin, path, name, idx))

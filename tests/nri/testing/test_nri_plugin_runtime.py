@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.harness import be_late
 
 from nriplugin.api import nri_pb2 as nri
 from nriplugin.errors import ConfigError, ConnectionClosed
 from nriplugin.nri import FailurePolicy, Plugin
 from nriplugin.nri.misspelt import HANDLERS
 from nriplugin.nri.testing import (
-    Behaviour,
     PluginRuntime,
     RequestRejected,
     StrictFailure,
@@ -309,11 +309,12 @@ def test_a_late_handler_is_a_mistake() -> None:
 
     class Slow(Plugin):
         def create_container(self, request: nri.CreateContainerRequest) -> None:
+            be_late(running._runner._session)
             assert asked.wait(60)
 
     pod = make_pod()
-    with PluginRuntime(Behaviour(request_timeout_s=4)) as runtime:
-        runtime.run_plugin(Slow())
+    with PluginRuntime() as runtime:
+        running = runtime.run_plugin(Slow())
         with pytest.raises(StrictFailure, match=r"Slow: a handler took longer than"):
             runtime.create_container(pod, make_container(pod))
         asked.set()

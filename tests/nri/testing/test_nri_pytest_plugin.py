@@ -107,7 +107,7 @@ class Wrong(Weight):
 
 @pytest.fixture
 def nri_behaviour():
-    return Behaviour(version="2.1.0", nri_version="0.8.0")
+    return Behaviour(version="2.1.0", nri_version="0.8.0", request_timeout_s=30)
 
 def test_wrong(lenient_nri_runtime):
     plugin = Wrong()

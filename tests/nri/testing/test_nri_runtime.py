@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from support.harness import (
     PATIENCE_S,
+    PATIENT,
     Recorder,
     connected,
     container,
@@ -45,7 +47,7 @@ VERSIONS = {
 
 
 def behaviour(release: str, **more: object) -> Behaviour:
-    return Behaviour(nri_version=release, version=VERSIONS[release], **more)  # type: ignore[arg-type] # any field
+    return replace(PATIENT, nri_version=release, version=VERSIONS[release], **more)  # type: ignore[arg-type] # any field
 
 
 def whole_life(runtime: EmbeddedRuntime) -> None:
@@ -85,7 +87,7 @@ def test_synchronize_in_pieces(tmp_path: Path, piece: int) -> None:
     """The plugin sees each pod and container once, whatever the pieces."""
     plugin = Recorder()
     path = str(tmp_path / "nri.sock")
-    runtime = EmbeddedRuntime(path, Behaviour(sync_piece=piece))
+    runtime = EmbeddedRuntime(path, replace(PATIENT, sync_piece=piece))
     for number in range(7):
         runtime.pods[f"p{number}"] = pod(number)
         runtime.containers[f"c{number}"] = container(number)
@@ -99,7 +101,7 @@ def test_synchronize_too_long_for_one_message_is_cut(tmp_path: Path) -> None:
     """A Synchronize over 4 MiB is cut into pieces, as since NRI 0.7."""
     plugin = Recorder()
     path = str(tmp_path / "nri.sock")
-    runtime = EmbeddedRuntime(path)
+    runtime = EmbeddedRuntime(path, PATIENT)
     for number in range(60):
         big = container(number)
         big.annotations["pad"] = "x" * 100_000
@@ -156,7 +158,7 @@ def test_a_client_that_never_registers_is_dropped(tmp_path: Path) -> None:
     """A client that does not register delays the next one until its timeout."""
     path = str(tmp_path / "nri.sock")
     plugin = Recorder()
-    short = Behaviour(registration_timeout_s=0.1)
+    short = replace(PATIENT, registration_timeout_s=0.1)
     with EmbeddedRuntime(path, short) as runtime, socket.socket(socket.AF_UNIX) as mute:
         mute.connect(path)
         with running(plugin, path):
@@ -173,7 +175,7 @@ def test_bad_names_are_refused(
 ) -> None:
     """A registration with a bad name or index gets an error status."""
     path = str(tmp_path / "nri.sock")
-    with EmbeddedRuntime(path, Behaviour(registration_timeout_s=0.2)):
+    with EmbeddedRuntime(path, PATIENT):
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(path)
         with pytest.raises(RPCError, match=f"invalid plugin {reason}"):
@@ -285,7 +287,7 @@ def test_plugins_are_called_in_the_order_of_their_index(tmp_path: Path) -> None:
         for name, idx in (("b", "50"), ("a", "10"))
     ]
     threads = [threading.Thread(target=runner.run) for runner in runners]
-    with EmbeddedRuntime(path) as runtime:
+    with EmbeddedRuntime(path, PATIENT) as runtime:
         for thread in threads:
             thread.start()
         runtime.wait_for_plugin(2, timeout_s=PATIENCE_S)
@@ -334,5 +336,5 @@ def test_waiting_for_a_plugin_that_never_comes_says_what_happened(
     """The timeout's message names the plugins that were dropped."""
     path = str(tmp_path / "nri.sock")
     nobody = pytest.raises(TimeoutError, match="0 of 1 registrations")
-    with EmbeddedRuntime(path) as runtime, nobody:
+    with EmbeddedRuntime(path, PATIENT) as runtime, nobody:
         runtime.wait_for_plugin(timeout_s=0.01)
