@@ -18,12 +18,14 @@ from nriplugin.engine import model
 from nriplugin.engine.allowed_files import ALLOWABLE
 from nriplugin.engine.decide import decide
 from nriplugin.engine.decision import RESOURCES, STATED, HandlerFailed, Reason
+from nriplugin.engine.explicit import explicit_values
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import default_requests
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.manifest_tasks import task_of_manifest
+from nriplugin.kube.memory_reservation import container_files
 from nriplugin.kube.oomscore import oom_score_adj
 from nriplugin.kube.pod_qos import qos_class
 from nriplugin.kube.pod_values import pod_values
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from nriplugin.engine.decision import Decision
-    from nriplugin.engine.settings import EngineConfig
+    from nriplugin.engine.settings import EngineConfig, Settings
     from nriplugin.kube.manifests import ManifestPod
     from nriplugin.kube.podgroup_object import GroupObject
     from nriplugin.kube.podspec import ContainerSpec, PodSpec
@@ -111,6 +113,7 @@ class ExplainedContainer:
     defaulted: tuple[str, ...]
     limits: dict[str, Quantity]
     sent: dict[str, int]
+    sent_files: dict[str, str]  # what kubelet's own MemoryQoS sets
     settings: str
     shadow: bool  # whether the values are only shown, and not set
     files: tuple[ExplainedFile, ...]
@@ -182,6 +185,14 @@ def explain_pod(
         oci_runtime=oci_runtime_of(pod.spec.runtime_class),
     )
     values = pod_values(pod.spec, qos, kubelet)
+    explained = [
+        _explain_container(
+            *(container, pod.spec, qos, subject, config, facts, kubelet),
+            # kubelet keeps no record of what ends before the pod's work begins.
+            allocated=checkpoint and container.role is not Role.INIT,
+        )
+        for container in (*pod.spec.containers, *pod.spec.ephemeral)
+    ]
     return ExplainedPod(
         kind=pod.kind,
         name=pod.name,
@@ -191,14 +202,7 @@ def explain_pod(
         curve=(config.curve or facts.curve).value,
         curve_evidence="chosen" if config.curve else f"auto: {facts.curve_evidence}",
         cgroups={driver.value: cgroup_path(components, driver) for driver in Driver},
-        containers=tuple(
-            _explain_container(
-                *(container, pod.spec, qos, subject, config, facts, kubelet),
-                # kubelet keeps no record of what ends before the pod's work begins.
-                allocated=checkpoint and container.role is not Role.INIT,
-            )
-            for container in (*pod.spec.containers, *pod.spec.ephemeral)
-        ),
+        containers=tuple(container for container, _ in explained),
         path=pod.path,
         replicas=pod.replicas,
         added_annotations=dict(pod.added),
@@ -206,7 +210,9 @@ def explain_pod(
         pod_group=_group_of(pod, groups),
         pod_v1=values.v1(),
         pod_v2=values.v2(through_systemd=facts.driver == Driver.SYSTEMD.value),
-        warnings=warnings_about_pod(pod),
+        warnings=warnings_about_pod(
+            pod, {container.name: settings for container, settings in explained}
+        ),
     )
 
 
@@ -277,18 +283,27 @@ def _explain_container(
     kubelet: KubeletCapacitySettings,
     *,
     allocated: bool,
-) -> ExplainedContainer:
+) -> tuple[ExplainedContainer, Settings]:
+    """Explain a container, and return the settings that its values follow from."""
     sent = sent_for(container, spec, kubelet)
     requests = default_requests(container.requests, container.limits)
     memory = _memory_request(container)
     capacity = facts.memory_capacity_bytes
     scored = _scored_request(container, spec)
+    own: Mapping[str, str] = {}
+    if facts.cgroup_version == 2:
+        # What the kubelet's own MemoryQoS sets is explicit to the engine.
+        available = facts.memory_allocatable_bytes or 0
+        own = explicit_values(
+            container_files(requests, container.limits, spec, qos, kubelet, available)
+        )
     # CRI, and so containerd, reads zero as "not given".
     resources = Resources(
         shares=sent.shares,
         quota_us=sent.quota_us or None,
         period_us=sent.period_us,
         memory_limit_bytes=sent.memory_limit_bytes or None,
+        unified=own,
     )
     decision = decide(
         subject,
@@ -313,13 +328,14 @@ def _explain_container(
         "memory.limit": sent.memory_limit_bytes,
     }
     conversion = decision.conversion
-    return ExplainedContainer(
+    explained = ExplainedContainer(
         name=container.name,
         role=container.role.value,
         requests=requests,
         defaulted=tuple(name for name in requests if name not in container.requests),
         limits=dict(container.limits),
         sent={field: number for field, number in numbers.items() if number},
+        sent_files=dict(own),
         settings=decision.settings.rule,
         shadow=decision.settings.shadow,
         files=_files(decision, convert(resources, facts.curve).files),
@@ -338,6 +354,7 @@ def _explain_container(
         else (),
         notes=_notes(decision, qos, exact=allocated or not capacity),
     )
+    return explained, decision.settings
 
 
 def _memory_request(container: ContainerSpec) -> int:

@@ -19,6 +19,7 @@ from nriplugin.suggestions import suggestion
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nriplugin.engine.settings import Settings
     from nriplugin.kube.manifests import ManifestPod
 
 PAGE_BYTES = 4096
@@ -30,10 +31,17 @@ _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _MAX = 20
 
 
-def warnings_about_pod(pod: ManifestPod) -> tuple[str, ...]:
-    """Return what is worth a second look in a pod's manifest."""
+def warnings_about_pod(
+    pod: ManifestPod, settings: Mapping[str, Settings]
+) -> tuple[str, ...]:
+    """Return what is worth a second look in a pod's manifest.
+
+    Args:
+        pod: as the manifest has it.
+        settings: those of each container, by its name.
+    """
     found = []
-    for one in _all(pod):
+    for one in (*_all(pod), *_about_unread(pod, settings)):
         if one not in found:
             found.append(one)
         if len(found) == _MAX:
@@ -114,6 +122,14 @@ def _about_annotations(pod: ManifestPod, names: list[str]) -> Iterator[str]:
         name, found, rest = key.partition(SUFFIX)
         if found and name not in known and (advice := suggestion(name, known)):
             yield f"annotation {key:.120}: not one of nriplugin{advice}"
+        if not found:
+            name, _, domain = key.partition("/")[0].partition(".")
+            if name in known and suggestion(domain, [SUFFIX[1:]], cutoff=0.8):
+                meant = name + SUFFIX
+                yield (
+                    f"annotation {key:.120}: not one of nriplugin; did you mean "
+                    f"{meant!r}?"
+                )
         container = rest.removeprefix(OF_CONTAINER)
         if found and container != rest and container not in names:
             yield (
@@ -127,6 +143,27 @@ def _about_annotations(pod: ManifestPod, names: list[str]) -> Iterator[str]:
                     f"annotation {key:.120}: has no effect on the {pod.kind}; pods get "
                     f"the annotations of {pod.path}.metadata"
                 )
+
+
+def _about_unread(pod: ManifestPod, settings: Mapping[str, Settings]) -> Iterator[str]:
+    """Return the annotations whose handlers are off for all containers concerned."""
+    for key in sorted(pod.annotations):
+        name, found, rest = key.partition(SUFFIX)
+        if not found:
+            continue
+        readers = {handler.name for handler in table.HANDLERS if handler.reads(name)}
+        container = rest.removeprefix(OF_CONTAINER)
+        concerned = [
+            one for own, one in settings.items() if not rest or own == container
+        ]
+        if (
+            readers
+            and concerned
+            and all(readers.isdisjoint(one.active) for one in concerned)
+        ):
+            off = " and ".join(sorted(readers))
+            verb = "is" if len(readers) == 1 else "are"
+            yield f"annotation {key:.120}: has no effect, because {off} {verb} off"
 
 
 def _mapping(given: object) -> Mapping[str, Any]:

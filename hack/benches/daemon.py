@@ -65,6 +65,9 @@ repair: {enabled: true}
 POLICIES = """
 policies: {intervalSeconds: 1}
 quotaBurst: {enabled: true}
+startupBoost: {enabled: true}
+memoryGuard: {enabled: true}
+proactiveReclaim: {enabled: true}
 """
 
 # As tests/interop/go/runtime/synthetic.go names them.

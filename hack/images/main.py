@@ -127,7 +127,7 @@ def _image_name(text: str) -> str:
     name, colon, tag = text.rpartition(":")
     if not colon or not name or "/" in tag or "/" not in name or text.split() != [text]:
         raise argparse.ArgumentTypeError(
-            f"{text!r}, expected a whole name such as registry.example/nriplugin:1"
+            f"{text!r}, expected a whole name such as registry.example/nriplugin:0.1.0"
         )
     return text
 

@@ -83,6 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Compute, print, draw and compare."""
+    if [args.node, *(args.pods or ())].count("-") > 1:
+        raise ConfigError("--pods: '-', expected standard input only once")
     node = node_of(args)
     tree = _tree_of(node, args)
     build = _builder(args, node, tree)
@@ -109,15 +111,16 @@ def _tree_of(node: DetectedNode, args: argparse.Namespace) -> Tree | None:
     """Return the live tree if it is needed.
 
     Raises:
-        CgroupError: --check is given, and the cgroups cannot be opened.
+        ConfigError: --check is given, and the cgroups cannot be opened. The exit code
+            of an internal error is that of a difference.
     """
     if not args.check and args.pods:
         return None
     try:
         return node.open_tree()
-    except CgroupError:
+    except CgroupError as exc:
         if args.check:
-            raise
+            raise ConfigError(f"--check: {exc}, expected cgroups to compare") from exc
         return None
 
 

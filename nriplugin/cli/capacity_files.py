@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
+from nriplugin.cli.standard_input import read_standard_input
 from nriplugin.errors import ConfigError
 
 
@@ -15,7 +15,7 @@ def read_objects(path: str, option: str) -> list[Any]:
     Raises:
         ConfigError: it cannot be read, or is neither.
     """
-    text = sys.stdin.read() if path == "-" else _text_of(path, option)
+    text = _text_of(path, option)
     if text.lstrip()[:1] == "{":
         # JSON is read many times faster than YAML.
         try:
@@ -29,6 +29,8 @@ def read_objects(path: str, option: str) -> list[Any]:
 
 def _text_of(path: str, option: str) -> str:
     try:
+        if path == "-":
+            return read_standard_input().decode()
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as exc:

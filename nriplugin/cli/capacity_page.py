@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.amount_texts import amount_text, short_amount
-from nriplugin.cli.layout import Tone, Toned, titles
+from nriplugin.cli.layout import Note, Tone, Toned, titles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from nriplugin.cli.printing import Page
     from nriplugin.kube.level_tree import CapacityReport, CgroupLevel
@@ -86,7 +86,8 @@ def _draw_allocated(page: Page, report: CapacityReport, *, bars: bool) -> None:
     ]
     rows += [_allocated_row(report, name) for name in names]
     page.table(rows)
-    page.text(f"{report.pods} pods; limits may be over 100 percent (overcommit).")
+    pods = f"{report.pods} pod{'s'[: report.pods != 1]}"
+    page.text(f"{pods}; limits may be over 100 percent (overcommit).")
     if bars:
         page.text("")
         for name in DRAWN:
@@ -110,7 +111,7 @@ def _allocated_row(report: CapacityReport, name: str) -> tuple[str, ...]:
         notes.append(f"overcommitted by {short_amount(name, over)}")
     unlimited = report.unlimited.get(name, 0)
     if unlimited:
-        notes.append(f"{unlimited} pods without a limit")
+        notes.append(f"{unlimited} pod{'s'[: unlimited != 1]} without a limit")
     tone = Tone.WARNING if notes else None
     percent = ["-" if share is None else f"{share} %" for share in shares]
     return (
@@ -145,7 +146,7 @@ def _bar(report: CapacityReport, name: str) -> str:
 def _draw_tree(page: Page, report: CapacityReport) -> None:
     head = titles("level", "cpu request", "limit", "memory request", "limit")
     rows = [head]
-    notes: list[list[str]] = [[]]
+    notes: list[list[Note]] = [[]]
     reserved = [(0, level) for level in report.reserved]
     for depth, level in (*reserved, *report.tree.walk()):
         rows.append(_level_row(depth, level))
@@ -163,17 +164,21 @@ def _level_row(depth: int, level: CgroupLevel) -> tuple[str, ...]:
     return ("  " * depth + name, *cells)
 
 
-def _level_notes(depth: int, level: CgroupLevel) -> list[str]:
-    """Return the path and the values of both versions, below the row of the level."""
-    texts = [level.cgroup] if level.cgroup else []
-    texts += [
-        f"{version}  {_assignments(files)}"
-        for version, files in (("v1", level.v1), ("v2", level.v2))
-        if files
+def _level_notes(depth: int, level: CgroupLevel) -> list[Note]:
+    """Return the path and the values of both versions, below the row of the level.
+
+    A value is never apart from its file, and there are two spaces between them.
+    """
+    lines = [[level.cgroup]] if level.cgroup else []
+    for version, files in (("v1", level.v1), ("v2", level.v2)):
+        if files:
+            texts = [version, *(f"{file}={value}" for file, value in files.items())]
+            lines.append([*(f"{text} " for text in texts[:-1]), texts[-1]])
+    return [
+        Note(
+            [Toned(text, Tone.FAINT, whole=True) for text in line],
+            indent=2 * depth,
+            hanging=4,
+        )
+        for line in lines
     ]
-    # `Page` indents notes by two; deeper levels have more before their names.
-    return [Toned(" " * (2 * depth) + text, Tone.FAINT, whole=True) for text in texts]
-
-
-def _assignments(files: Mapping[str, str]) -> str:
-    return "  ".join(f"{file}={value}" for file, value in files.items())

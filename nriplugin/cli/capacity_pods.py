@@ -22,6 +22,7 @@ from nriplugin.kube.api_objects import (
     POD,
     ActivePod,
     kinds_of,
+    nodes_of,
     read_active_pods,
 )
 from nriplugin.kube.checkpoint_pods import CHECKPOINT, checkpoint_pods
@@ -57,26 +58,46 @@ class NodeToAsk(NamedTuple):
 
 
 def given_pods(args: argparse.Namespace, node: str | None) -> FoundPods:
-    """Return the pods in the files of --pods.
+    """Return the pods in the files of --pods that are on the node, if it is named.
 
     Raises:
         ConfigError: a file cannot be read, has objects and no pods among them, or has a
-            pod that is malformed.
+            pod that is malformed; or the pods are on several nodes, and it is not known
+            which of them is meant.
     """
-    pods: list[ActivePod] = []
+    files: dict[str, list[Any]] = {}
     sources = []
     for path in args.pods:
-        documents = read_objects(path, "--pods")
+        files[path] = documents = read_objects(path, "--pods")
         kinds = kinds_of(documents)
         others = ", ".join(sorted({*kinds} - {POD}))
         if kinds and POD not in kinds:
             raise ConfigError(f"{path}: {others}, expected objects of kind {POD}")
+        sources.append(f"{path} (without {others})" if others else path)
+    if node is None:
+        node = _only_node({name for one in files.values() for name in nodes_of(one)})
+    pods: list[ActivePod] = []
+    for path, documents in files.items():
         try:
             pods += read_active_pods(documents, node)
         except ConfigError as exc:
             raise ConfigError(f"{path}: {exc}") from exc
-        sources.append(f"{path} (without {others})" if others else path)
     return FoundPods(pods, f"pods: {', '.join(sources)}")
+
+
+def _only_node(names: Collection[str]) -> str | None:
+    """Return the node that is this machine; None if the pods are on no other one."""
+    import socket  # late: most pods that are given are on one node
+
+    if len(names) < 2:
+        return None
+    this = socket.gethostname()
+    if this in names:
+        return this
+    raise ConfigError(
+        f"--pods: pods of {len(names)} nodes, none of them {this!r}, expected those of "
+        "one node, or --node to say which is meant"
+    )
 
 
 def pods_of_node(node: NodeToAsk) -> FoundPods:
@@ -86,8 +107,8 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
     ended pods there for as long as the API server has them.
 
     Raises:
-        ConfigError: there are neither a checkpoint nor a runtime or a daemon that
-            answers.
+        ConfigError: there are neither a checkpoint that can be read nor a runtime or a
+            daemon that answers.
     """
     classes = _classes(node)
     places = classes or {}
@@ -100,6 +121,8 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
             objects = checkpoint_pods(file.read(), path)
     except OSError as exc:
         missing = f"{path}: {exc.strerror}"
+    except ConfigError as exc:  # of a kubelet that is not known yet
+        missing = str(exc)
     known, silence = _ask_runtime(node, {} if missing else _allocated(objects))
     told = False
     if missing and silence:
@@ -129,7 +152,9 @@ def pods_of_node(node: NodeToAsk) -> FoundPods:
             f"requests that it does not know: {missing}; {silence}"
         )
     elif missing:
-        source = "the runtime; memory requests are estimated from OOM scores"
+        source = (
+            f"the runtime; memory requests are estimated from OOM scores: {missing}"
+        )
     elif not silence:
         source = f"{path}; names, overhead and init containers are the runtime's"
     else:

@@ -13,7 +13,7 @@ from nriplugin.cli.kubelet_file import read_kubelet_file
 from nriplugin.kube.api_objects import (
     read_node,
 )
-from nriplugin.kube.capacity import HUGEPAGES, node_capacity
+from nriplugin.kube.capacity import EVICTION_SIGNALS, HUGEPAGES, node_capacity
 from nriplugin.kube.kubelet_merge import ROOT
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.quantity import parse
@@ -112,13 +112,15 @@ def _reserving_the_rest(
     """Return settings by which what is reported as allocatable is allocatable."""
     from dataclasses import replace
 
-    plain = node_capacity(given.capacity, replace(settings, kube_reserved={}))
     huge = sum(
         parse(amount)
         for name, amount in given.allocatable.items()
         if name.startswith(HUGEPAGES)
     )
+    bare = replace(settings, system_reserved={}, kube_reserved={})
+    plain = node_capacity(given.capacity, bare)
     reserved: dict[str, str] = {}
+    eviction = dict(settings.eviction_hard)
     for name in ("cpu", "memory", "ephemeral-storage"):
         if name not in given.allocatable or name not in given.capacity:
             continue
@@ -126,7 +128,11 @@ def _reserving_the_rest(
         left = parse(given.allocatable[name]) * unit
         if name == "memory":
             left += huge
-        difference = plain.capacity[name] - plain.eviction.get(name, 0) - left
-        if difference > 0:
-            reserved[name] = f"{int(difference)}m" if name == "cpu" else str(difference)
-    return replace(settings, system_reserved={}, kube_reserved=reserved)
+        lacking = max(int(plain.capacity[name] - left), 0)
+        threshold = plain.eviction.get(name, 0)
+        rest = lacking - threshold
+        if rest > 0:
+            reserved[name] = f"{rest}m" if name == "cpu" else str(rest)
+        elif rest < 0:  # this kubelet has a lower threshold than the default, or none
+            eviction[EVICTION_SIGNALS[name]] = str(lacking)
+    return replace(bare, kube_reserved=reserved, eviction_hard=eviction)

@@ -172,7 +172,7 @@ class _Panel:
         if free > 0:
             label = "not requested"
             if best_effort:
-                label += f"; {best_effort} BestEffort pods"
+                label += f"; {best_effort} BestEffort pod{'s'[: best_effort != 1]}"
             yield self._box(start, free, label, "free")
 
     def _pods(self) -> Iterator[CgroupLevel]:
@@ -269,7 +269,8 @@ class _Panel:
             notes.append("the limits go on to the right")
         unlimited = self._report.unlimited.get(self._name, 0)
         if unlimited:
-            notes.append(f"{unlimited} pods have no limit and may use all of it")
+            who = "1 pod has" if unlimited == 1 else f"{unlimited} pods have"
+            notes.append(f"{who} no limit and may use all of it")
         y = self._y + TOP + 5 * (ROW + GAP) + 14
         # The boxes of reservations are often too narrow for a label.
         reserved = [f"{label} {self._short(one)}" for label, one in self._reserved()]

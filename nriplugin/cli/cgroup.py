@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nriplugin.cgroup.locate.identify import identify
 from nriplugin.cgroup.locate.walk import find, walk
 from nriplugin.cgroup.types.formats import UNLIMITED, Pressure
-from nriplugin.cgroup.types.registry import Type
+from nriplugin.cgroup.types.registry import Registry, Type
 from nriplugin.cli.container_names import CgroupNames
 from nriplugin.cli.control_client import add_control_argument
 from nriplugin.cli.detect import add_node_arguments, node_of
@@ -49,6 +49,17 @@ SHOWN = (
     Type.MEMORY_USAGE,
     Type.PIDS_CURRENT,
 )
+
+# What the other version of cgroups has in the place of a type, on another scale.
+_COUNTERPARTS = {
+    Type.CPU_SHARES: Type.CPU_WEIGHT,
+    Type.CPU_WEIGHT: Type.CPU_SHARES,
+    Type.MEMORY_MEMSW: Type.MEMORY_SWAP,
+    Type.MEMORY_SWAP: Type.MEMORY_MEMSW,
+    Type.MEMORY_FAILCNT: Type.MEMORY_EVENTS,
+    Type.BLKIO_WEIGHT: Type.IO_WEIGHT,
+    Type.IO_WEIGHT: Type.BLKIO_WEIGHT,
+}
 
 WHERE = "a cgroup such as /kubepods/burstable, a pod UID or a container ID"
 
@@ -123,7 +134,7 @@ def _tree(args: argparse.Namespace) -> int:
         ]
         table.append((label, *cells))
     page = table_page()
-    page.table(table)
+    page.table(table, values=True)
     page.show()
     return 0
 
@@ -187,12 +198,29 @@ def resources_named(tree: Tree, name: str) -> list[Resource]:
         by_file = [one for one in tree.registry if one.file == name]
         if by_file:
             return by_file
+        if instead := _instead(tree, name):
+            raise ConfigError(
+                f"TYPE: {name!r}, which cgroup v{tree.version} does not have, "
+                f"expected {' or '.join(instead)}"
+            ) from None
         names = {str(one.type) for one in tree.registry}
         names |= {one.file for one in tree.registry}
         raise ConfigError(
             f"TYPE: {name!r}, expected one of {', '.join(sorted(names))}"
             f"{suggestion(name, names)}"
         ) from None
+
+
+def _instead(tree: Tree, name: str) -> list[str]:
+    """Return the types of this version for a type or file of the other version."""
+    here = {one.type for one in tree.registry}
+    others = [
+        Type(one.type)
+        for one in Registry(1 if tree.version == 2 else 2)
+        if name in (one.type, one.file)
+    ]
+    types = [one if one in here else _COUNTERPARTS.get(one) for one in others]
+    return [str(one) for one in types if one in here]
 
 
 def resource_named(tree: Tree, name: str) -> Resource:

@@ -127,6 +127,6 @@ def wanted(
 def _bytes(given: str) -> str:
     if not given[-1:].isalpha():
         return given
-    from nriplugin.kube.quantity import value
+    from nriplugin.kube.quantity import byte_count
 
-    return str(value(given, "VALUE"))
+    return str(byte_count(given, "VALUE"))

@@ -63,7 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with `source <(nriplugin completion bash)`, or write it to where your shell "
         "looks for such scripts."
     )
-    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"))
+    parser.add_argument(
+        "shell",
+        metavar="SHELL",
+        choices=("bash", "zsh", "fish"),
+        help="bash, zsh or fish",
+    )
 
 
 def main(args: argparse.Namespace) -> int:

@@ -6,12 +6,12 @@ there. Warnings are about what has no effect, or not the one that it seems to ha
 
 from __future__ import annotations
 
-import sys
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import add_output_argument, print_document, table_page
+from nriplugin.cli.standard_input import read_standard_input
 from nriplugin.config import parse_config, read_text
 from nriplugin.config.warnings import warnings_about
 from nriplugin.convert.curves import AUTO
@@ -81,8 +81,8 @@ def _read(path: str) -> tuple[str, str]:
     if path != "-":
         return path, read_text(path)
     try:
-        return STDIN, sys.stdin.buffer.read().decode()
-    except (OSError, UnicodeDecodeError, AttributeError) as exc:
+        return STDIN, read_standard_input().decode()
+    except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(
             f"{STDIN}: cannot be read: {exc}, expected a configuration"
         ) from exc

@@ -8,7 +8,6 @@ it. `nriplugin explain` shows what a pod really gets.
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from nriplugin.cli.layout import Tone, Toned, titles
@@ -18,6 +17,7 @@ from nriplugin.cli.printing import (
     print_json,
     table_page,
 )
+from nriplugin.cli.standard_input import read_standard_input
 from nriplugin.convert import Conversion, Curve, convert
 from nriplugin.convert.curves import AUTO, curve_named
 from nriplugin.convert.readers import from_oci
@@ -25,8 +25,7 @@ from nriplugin.convert.reverse import reverse
 from nriplugin.errors import ConfigError
 from nriplugin.kube.kubelet import milli_cpu_to_quota, milli_cpu_to_shares
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
-from nriplugin.kube.quantity import milli
-from nriplugin.kube.quantity import value as quantity
+from nriplugin.kube.quantity import byte_count, milli
 
 if TYPE_CHECKING:
     import argparse
@@ -41,6 +40,15 @@ NUMBERS = {
     "idle": ("cpu", "idle"),
     "pids": ("pids", "limit"),
     "io-weight": ("blockIO", "weight"),
+}
+_HELP = {
+    "shares": "CPU shares, such as 1024",
+    "quota": "microseconds of CPU time per period; -1 is no limit",
+    "period": "microseconds",
+    "burst": "microseconds of CPU time that may be saved",
+    "idle": "1 is idle, 0 is not",
+    "pids": "how many processes; -1 is no limit",
+    "io-weight": "10 to 1000",
 }
 BYTES = {
     "memory": ("memory", "limit"),
@@ -70,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "that kubelet sends for it",
     )
     for option in NUMBERS:
-        parser.add_argument(f"--{option}", metavar="N")
+        parser.add_argument(f"--{option}", metavar="N", help=_HELP[option])
     for option in BYTES:
         parser.add_argument(
             f"--{option}", metavar="BYTES", help="such as 512Mi; -1 is no limit"
@@ -160,14 +168,14 @@ def _cpu(text: str) -> dict[str, Any]:
 
 
 def _bytes(text: str) -> int:
-    return -1 if text == "-1" else quantity(text)
+    return -1 if text == "-1" else byte_count(text)
 
 
 def _from_json(path: str | None) -> dict[str, Any]:
     source = "stdin" if path in (None, "-") else str(path)
     try:
         if source == "stdin":
-            document = json.load(sys.stdin)
+            document = json.loads(read_standard_input())
         else:
             with open(source, encoding="utf-8") as file:
                 document = json.load(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nriplugin.cgroup.journal.journal import ENV_STATE_DIR, STATE_DIR
+from nriplugin.cli.parser import whole_number
 from nriplugin.daemon.control_service import DEFAULT_CONTROL, serving_control
 from nriplugin.daemon.event_log_lines import logging_decisions
 from nriplugin.daemon.http_service import DEFAULT_HTTP, serving_http
@@ -56,7 +57,7 @@ def add_daemon_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics-per-pod",
         metavar="N",
-        type=int,
+        type=whole_number(0),
         default=0,
         help="also serve throttling and OOM kills of single pods, of at most N of them",
     )

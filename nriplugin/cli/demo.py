@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import sys
 from typing import TYPE_CHECKING
 
 from nriplugin.cli.demo_scenario import CONFIG, play, read_pods
 from nriplugin.cli.layout import Tone, Toned, titles
 from nriplugin.cli.printing import add_output_argument, print_document, table_page
+from nriplugin.cli.standard_input import read_standard_input
 from nriplugin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def main(args: argparse.Namespace) -> int:
 def _pods(path: str) -> list[ManifestPod]:
     try:
         if path == "-":
-            text = sys.stdin.buffer.read()
+            text = read_standard_input()
         else:
             with open(path, "rb") as file:
                 text = file.read()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from nriplugin.api import control_pb2 as control
 from nriplugin.cli.control_client import add_control_argument, client_of
 from nriplugin.cli.layout import Tone, Toned
+from nriplugin.cli.parser import whole_number
 from nriplugin.cli.printing import (
     Page,
     on_terminal,
@@ -22,7 +23,7 @@ from nriplugin.cli.printing import (
 )
 from nriplugin.cli.times import stamp
 from nriplugin.daemon.plain import plain
-from nriplugin.errors import ConfigError, NoDaemon
+from nriplugin.errors import NoDaemon
 from nriplugin.state.events import EventKind
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"only events of these kinds: {', '.join(EventKind)}",
     )
     parser.add_argument(
-        "--count", metavar="N", type=int, help="end after so many events"
+        "--count", metavar="N", type=whole_number(1), help="end after so many events"
     )
     parser.add_argument(
         "--follow",
@@ -92,8 +93,6 @@ def main(args: argparse.Namespace) -> int:
 
     Ctrl-C ends it with 130, as every command.
     """
-    if args.count is not None and args.count < 1:
-        raise ConfigError(f"--count: {args.count}, expected at least 1")
     client = client_of(args)
     events = _following(client, args.all) if args.follow else _watch(client, args.all)
     wanted = (event for event in events if not args.kind or event.kind in args.kind)

@@ -6,7 +6,6 @@ engine as in `nriplugin run`.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from nriplugin.cgroup.locate.paths import Driver
 from nriplugin.cli.explain_page import FOLDED, draw_group, draw_pod
 from nriplugin.cli.layout import Tone, Toned
 from nriplugin.cli.printing import add_output_argument, print_json_or_yaml, table_page
+from nriplugin.cli.standard_input import read_standard_input
 from nriplugin.convert.curves import AUTO, Curve, curve_named
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
@@ -220,7 +220,7 @@ def _documents(path: str) -> list[object]:
     from nriplugin.documents import load_documents
 
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        content = read_standard_input() if path == "-" else Path(path).read_bytes()
     except OSError as exc:
         raise ConfigError(
             f"{path}: cannot be read: {exc.strerror}, expected a manifest"

@@ -66,7 +66,8 @@ def explained_html(pods: Sequence[ExplainedPod]) -> str:
 
 
 def _pod(pod: ExplainedPod) -> Iterator[str]:
-    replicas = "" if pod.replicas is None else f", {pod.replicas} replicas"
+    count = pod.replicas
+    replicas = "" if count is None else f", {count} replica{'s'[: count != 1]}"
     yield f"<h2>{text(pod.kind)} {text(pod_title(pod))}</h2>"
     yield f'<p class="faint">{text(pod.qos_class)}{replicas}</p>'
     for warning in pod.warnings:

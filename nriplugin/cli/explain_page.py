@@ -114,7 +114,7 @@ def numbers(container: ExplainedContainer) -> list[tuple[str, str]]:
     return [
         ("requests", requests),
         ("limits", joined(container.limits)),
-        ("kubelet sends", joined(container.sent)),
+        ("kubelet sends", joined({**container.sent, **container.sent_files})),
     ]
 
 

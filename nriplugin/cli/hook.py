@@ -17,15 +17,15 @@ from nriplugin.errors import ConfigError
 from nriplugin.policy import FailurePolicy
 
 DESCRIPTION = """\
-Without an ACTION, nriplugin runs as an OCI hook for the stage createRuntime. It reads
-the container's state (JSON) from standard input and config.json from the bundle that
-the state names, decides as `nriplugin run` would, and writes the values to the
-container's cgroup before the container's process starts. If all goes well, nothing is
-printed.
+Without an ACTION, nriplugin runs as an OCI hook for the stage createRuntime.
+It reads the container's state (JSON) from standard input and config.json from
+the bundle that the state names, decides as `nriplugin run` would, and writes
+the values to the container's cgroup before the container's process starts. If
+all goes well, nothing is printed.
 
-A failure is one line on standard error. The exit code is 0 all the same, so that the
-container starts; it is 1 if the failure policy is `fail`, and the container does not
-start.
+A failure is one line on standard error. The exit code is 0 all the same, so
+that the container starts; it is 1 if the failure policy is `fail`, and the
+container does not start.
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nriplugin.errors import ConfigError
+from nriplugin.errors import ConfigError, ConfigMistakes
 from nriplugin.kube.kubelet_config import parse_config_file
 from nriplugin.kube.kubelet_merge import merge_settings
 
@@ -18,7 +18,7 @@ def read_kubelet_file(path: str) -> KubeletCapacitySettings:
     """Return the settings of a kubelet that is given this file and no flags.
 
     Raises:
-        ConfigError: the file cannot be read, or it has a wrong value.
+        ConfigError: the file cannot be read, or it has wrong values.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -28,5 +28,5 @@ def read_kubelet_file(path: str) -> KubeletCapacitySettings:
         raise ConfigError(f"{OPTION}: {path!r}: {reason}, expected a file") from exc
     merged = merge_settings(parse_config_file(text, path))
     if merged.problems:
-        raise ConfigError(merged.problems[0])
+        raise ConfigMistakes(*merged.problems)
     return merged.capacity

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,14 @@ class Toned(str):
     whole: bool
 
 
+class Note(NamedTuple):
+    """A text in parts below a row of a table; its first line is indented further."""
+
+    parts: Sequence[str]
+    indent: int = 0
+    hanging: int = 0
+
+
 def titles(*names: str) -> tuple[str, ...]:
     """Return the first row of a table."""
     return tuple(Toned(name.upper(), Tone.FAINT) for name in names)
@@ -83,37 +91,89 @@ def table_rows(
     *,
     indent: int = 0,
     numbers: bool = False,
+    values: bool = False,
     room: int | None = None,
     colour: bool = False,
 ) -> list[list[str]]:
     """Return the lines of each row of a table, whose columns are two spaces apart.
 
     With `numbers`, all columns but the first are aligned to the right. With `room` for
-    a line, cells of columns that are too wide are wrapped.
+    a line, cells of columns that are too wide are wrapped. A number is never broken: if
+    there is no room for the numbers of a row, or hardly any beside them, they are below
+    its name. The same holds for `values`, which are aligned to the left.
     """
     columns = list(zip(*cells, strict=True))
-    wide = [max(map(len, column)) for column in columns]
+    natural = [max(map(len, column)) for column in columns]
+    least = [LEAST_COLUMN] * len(natural)
+    if numbers or values:
+        least[1:] = [max(LEAST_COLUMN, _longest_word(one)) for one in columns[1:]]
+    wide = [*natural]
     if room is not None:
-        _narrow(wide, room - 2 * (len(wide) - 1))
+        _narrow(wide, least, room - 2 * (len(wide) - 1))
+    rows = [_row_lines(row, wide, indent, numbers, colour) for row in cells]
+    if not (numbers or values) or room is None or wide == natural:
+        return rows
+    below = _values_below(cells, natural, indent, numbers, room, colour)
+    fits = sum(wide) + 2 * (len(wide) - 1) <= room
+    return rows if fits and _count(rows) <= _count(below) else below
+
+
+def _row_lines(
+    row: list[str], widths: list[int], indent: int, numbers: bool, colour: bool
+) -> list[str]:
+    """Return the lines of a row; of `numbers`, only the first cell is at the left."""
+    lines = []
+    for part in _parts_of(row, widths):
+        line = " " * indent
+        for number, (cell, width) in enumerate(zip(part, widths, strict=True)):
+            space = " " * (width - len(cell))
+            shown = coloured(cell, colour)
+            right = numbers and number
+            line += (space + shown if right else shown + space) + "  "
+        lines.append(line.rstrip())
+    return lines
+
+
+def _values_below(
+    cells: list[list[str]],
+    widths: list[int],
+    indent: int,
+    numbers: bool,
+    room: int,
+    colour: bool,
+) -> list[list[str]]:
+    """Return the lines of each row: those of its name, and below them its values."""
+    ends = [1]
+    for at in range(1, len(widths)):
+        if sum(width + 2 for width in widths[ends[-1] : at + 1]) > room:
+            ends.append(at)
+    spans = list(zip(ends, [*ends[1:], len(widths)], strict=True))
     rows = []
     for row in cells:
-        lines = []
-        for part in _parts_of(row, wide):
-            line = " " * indent
-            for number, (cell, width) in enumerate(zip(part, wide, strict=True)):
-                space = " " * (width - len(cell))
-                shown = coloured(cell, colour)
-                right = numbers and number
-                line += (space + shown if right else shown + space) + "  "
-            lines.append(line.rstrip())
+        lines = _row_lines(row[:1], [min(widths[0], room)], indent, False, colour)
+        for start, end in spans:
+            # The empty first cell puts two spaces before the values.
+            part, wide = ["", *row[start:end]], [0, *widths[start:end]]
+            lines += _row_lines(part, wide, indent, numbers, colour)
         rows.append(lines)
     return rows
 
 
-def _narrow(widths: list[int], room: int) -> None:
-    """Make the widest columns narrower until all of them fit."""
-    while sum(widths) > room and max(widths) > LEAST_COLUMN:
-        widths[widths.index(max(widths))] -= 1
+def _narrow(widths: list[int], least: list[int], room: int) -> None:
+    """Make the widest columns narrower until all of them fit, or none may be."""
+    while sum(widths) > room:
+        wide = [one for one in range(len(widths)) if widths[one] > least[one]]
+        if not wide:
+            return
+        widths[max(wide, key=widths.__getitem__)] -= 1
+
+
+def _longest_word(cells: Sequence[str]) -> int:
+    return max(len(word) for cell in cells for word in cell.split(" "))
+
+
+def _count(rows: list[list[str]]) -> int:
+    return sum(map(len, rows))
 
 
 def _parts_of(row: list[str], widths: list[int]) -> list[list[str]]:
@@ -130,12 +190,19 @@ def _parts_of(row: list[str], widths: list[int]) -> list[list[str]]:
 
 
 def _wrapped(cell: str, width: int) -> list[str]:
+    """Return the lines of a cell; all of them begin with the spaces of the first."""
     if len(cell) <= width:
         return [cell]
+    text = cell.lstrip(" ")
+    spaces = min(len(cell) - len(text), width // 2)
+    room = width - spaces
     words: list[_Word] = [
-        (piece, None) for word in cell.split(" ") for piece in _broken(word, width)
+        (piece, None) for word in text.split(" ") for piece in _broken(word, room)
     ]
-    return [" ".join(word for word, _ in line) for line in _filled(words, width)]
+    return [
+        " " * spaces + " ".join(word for word, _ in line)
+        for line in _filled(words, room)
+    ]
 
 
 def _broken(word: str, width: int) -> list[str]:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nriplugin import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 DESCRIPTION = "cgroup v2 resources for every container on a Kubernetes node"
+
+_MOST_DIGITS = 9  # of an option's number
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -56,6 +58,21 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Show the usage and the mistake, and where more is to be read."""
         super().error(f"{message}\nTry `{self.prog} --help`.")
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return what reads the number of an option: the `type` for `add_argument`."""
+    most = 10**_MOST_DIGITS - 1
+
+    def read(text: str) -> int:
+        is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+        if not is_number or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"{text!r:.80}, expected a whole number from {least} to {most}"
+            )
+        return int(text)
+
+    return read
 
 
 def parser_of(

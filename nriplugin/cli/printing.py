@@ -22,7 +22,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from nriplugin import DOCUMENT_VERSION
-from nriplugin.cli.layout import Tone, Toned, coloured, table_rows, text_lines
+from nriplugin.cli.layout import Note, Tone, Toned, coloured, table_rows, text_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -73,9 +73,10 @@ class Page:
         self,
         rows: Iterable[Sequence[str]],
         *,
-        notes: Sequence[Sequence[str]] = (),
+        notes: Sequence[Sequence[str | Note]] = (),
         indent: int = 0,
         numbers: bool = False,
+        values: bool = False,
     ) -> None:
         """Add rows in columns; cells of columns that are too wide are wrapped.
 
@@ -86,13 +87,15 @@ class Page:
             [[_escaped_text(cell) for cell in row] for row in rows],
             indent=indent,
             numbers=numbers,
+            values=values,
             room=self.width - indent,
             colour=self._colour,
         )
         for lines, texts in zip_longest(lines_of_rows, notes, fillvalue=()):
             self._add([*lines])
             for text in texts:
-                self.text(text, indent=2)
+                note = text if isinstance(text, Note) else Note((text,))
+                self.text(*note.parts, indent=2 + note.indent, hanging=note.hanging)
 
     def _add(self, lines: list[str]) -> None:
         label, self._label = self._label, ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from math import isinf
 
 from nriplugin.errors import ConfigError
 
@@ -54,8 +55,10 @@ def parse_duration(option: str, text: str) -> float:
         ConfigError: the text is no duration.
     """
     parts = _GIVEN.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    whole = "".join(number + unit for number, unit in parts)
+    seconds = sum(float(number) * _GIVEN_UNITS_S[unit] for number, unit in parts)
+    if not parts or whole != text or isinf(seconds):
         raise ConfigError(
-            f"{option}: {text!r}, expected a duration such as 30s, 5m or 1h30m"
+            f"{option}: {text!r:.80}, expected a duration such as 30s, 5m or 1h30m"
         )
-    return float(sum(float(number) * _GIVEN_UNITS_S[unit] for number, unit in parts))
+    return float(seconds)

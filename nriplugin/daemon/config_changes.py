@@ -39,6 +39,9 @@ def changes(before: Config | None, after: Config) -> str:
     ):
         if was_section != section:
             found.append(f"{name}: {'on' if section.enabled else 'off'}")
+    if before.policies != after.policies:
+        seconds = after.policies.interval_seconds
+        found.append(f"policies: intervalSeconds {seconds}")
     if before.direct_writes != after.direct_writes:
         seconds = after.direct_writes.refresh_seconds
         found.append(f"directWrites: refreshSeconds {seconds}")

@@ -104,13 +104,15 @@ def _lines(value: Any, name: str = "", indent: str = "") -> Iterator[str]:  # no
         for one in value:
             text = _on_one_line(one) if isinstance(one, dict) else one
             yield f"{indent}- {text}"
-    elif value != "":
+    elif value not in ("", None):
         yield f"{indent}{name}: {_figure(value)}"
 
 
 def _on_one_line(value: dict[str, Any]) -> str:
     return ", ".join(
-        f"{key}: {_figure(one)}" for key, one in value.items() if one not in ("", [])
+        f"{key}: {_figure(one)}"
+        for key, one in value.items()
+        if one not in ("", [], None)
     )
 
 

@@ -35,6 +35,7 @@ RETRY_S = 5.0
 
 _EXPECTED = "expected HOST:PORT, [IPv6]:PORT, :PORT for all addresses, PORT, or off"
 _LOOPBACK = "127.0.0.1"
+_LONGEST_PORT = 5
 
 
 @contextmanager
@@ -141,7 +142,8 @@ def parse_http_address(address: str) -> tuple[str, int]:
         host = _LOOPBACK
     bracketed = host.startswith("[") and host.endswith("]")
     is_host = bracketed or not set(host) & set("[]:/ ")
-    if not is_host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+    is_number = port.isascii() and port.isdecimal() and len(port) <= _LONGEST_PORT
+    if not is_host or not is_number or int(port) > 65535:
         raise ConfigError(f"--http: {address!r:.80}, {_EXPECTED}")
     return host[1:-1] if bracketed else host, int(port)
 

@@ -1,7 +1,8 @@
 """Turns messages of the control API into plain values, for JSON and YAML.
 
 protobuf's own JSON writes 64-bit integers as texts and leaves out what is zero. Tools
-of operators want numbers, and every field in every answer.
+of operators want numbers, and every field in every answer. What is absent is None, so
+that a number which is not known is not taken for 0.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from google.protobuf.message import Message
 def plain(message: Message) -> dict[str, Any]:
     """Return all fields of a message by their names in the .proto file.
 
-    A message that is not set becomes its empty form, so every field is there.
+    None stands for a message, or a field that is `optional`, which is not set.
     """
-    names = [field.name for field in message.DESCRIPTOR.fields]
-    return {name: _plain(getattr(message, name)) for name in names}
+    return {
+        field.name: None
+        if field.has_presence and not message.HasField(field.name)
+        else _plain(getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+    }
 
 
 def valid_text(text: str) -> str:

@@ -24,13 +24,13 @@ def policies_status(process: DaemonProcess) -> control.PoliciesStatus:
     """Return which policies are on, and what they have done."""
     counts = process.lifecycle.policies.counts
     actions = dict(counts.actions)
-    shown = "" if not counts.interval_s else process.direct_writes_off_because
+    shown = process.direct_writes_off_because or counts.waits_because
     return control.PoliciesStatus(
         interval_seconds=counts.interval_s,
         last_at=counts.last_at or 0.0,
         cpu_seconds=counts.cpu_s,
         looks=counts.looks,
-        shown_because=shown,
+        shown_because=shown if counts.interval_s else "",
         policies=[
             control.PolicyStatus(
                 name=name,

@@ -114,6 +114,16 @@ class DaemonProcess:
         return self.no_writer_because
 
     @property
+    def direct_writes_on_because(self) -> str:
+        """Return what may need direct writes, now that they are on."""
+        lifecycle = self.lifecycle
+        config, facts = lifecycle.config, lifecycle.plan.facts
+        needed = "" if config is None else lifecycle.writer_opening.needed_by(config)
+        if not needed and facts.drops_unified and not facts.direct_only:
+            needed = "this runtime drops cgroup v2 files from updates"
+        return needed or "an earlier process or configuration may have needed them"
+
+    @property
     def no_writer_because(self) -> str:
         """Return why the daemon cannot write to cgroups at all; empty if it can."""
         lifecycle = self.lifecycle

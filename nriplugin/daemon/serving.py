@@ -151,20 +151,25 @@ def _read_configuration(
 
     lifecycle = process.lifecycle
 
+    def warn(config: Config) -> None:
+        for warning in warnings_about(config):
+            _log.warning("configuration: %s", warning)
+
     def apply(config: Config) -> None:
         difference = changes(lifecycle.config, lifecycle.effective(config))
         served.apply(config)
         process.config.changes = difference
         _log.info("configuration: %s", difference)
-        for warning in warnings_about(config):
-            _log.warning("configuration: %s", warning)
+        warn(config)
 
     watch = process.config_watch = ConfigWatch(
         *(process.config.path, parse_config, apply),
         status=process.config,
         reloading=notifier.reloading,
     )
-    served.apply(watch.initial())
+    first = watch.initial()
+    served.apply(first)
+    warn(first)
     return watch
 
 

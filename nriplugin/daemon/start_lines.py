@@ -27,7 +27,8 @@ def start_lines(process: DaemonProcess) -> Iterator[str]:
     if mode := process.direct_only_mode:
         yield mode
     off_because = process.direct_writes_off_because
-    yield f"direct writes: {f'off: {off_because}' if off_because else 'on'}"
+    because = off_because or process.direct_writes_on_because
+    yield f"direct writes: {'off' if off_because else 'on'}: {because}"
     on = config.base.active
     off = [one.name for one in table.HANDLERS if one.name not in on]
     line = f"handlers on: {_listed(on)}; off: {_listed(off)}"

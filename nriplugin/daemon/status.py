@@ -119,7 +119,6 @@ def _node_status(process: DaemonProcess) -> control.NodeStatus:
     plan = process.lifecycle.plan
     facts, chosen = plan.facts, plan.config.curve
     off_because = process.direct_writes_off_because
-    on_because = "the configuration, the runtime or an earlier process needs them"
     return control.NodeStatus(
         cgroup_version=facts.cgroup_version,
         cgroup_evidence=valid_text(
@@ -127,7 +126,9 @@ def _node_status(process: DaemonProcess) -> control.NodeStatus:
         ),
         driver=facts.driver or "",
         direct_writes=not off_because,
-        direct_writes_because=valid_text(off_because or on_because),
+        direct_writes_because=valid_text(
+            off_because or process.direct_writes_on_because
+        ),
         curve=(chosen or facts.curve).value,
         curve_evidence="set in the configuration" if chosen else facts.curve_evidence,
         kernel=os.uname().release,

@@ -123,16 +123,19 @@ def at_resize(files: Mapping[str, str]) -> str:
     them that it keeps from nriplugin.
     """
     lost = _listed({f: v for f, v in files.items() if f in CORE_FILES})
-    stays = _listed({f: v for f, v in files.items() if f not in CORE_FILES})
+    others = {f: v for f, v in files.items() if f not in CORE_FILES}
     parts = []
     if lost:
         parts.append(
             f"the runtime writes {lost} again, over kubelet's new numbers, so a resize "
             "of these has no effect"
         )
-    if stays:
+    if others:
         whatever = "" if lost else "a resize takes effect, but "
-        parts.append(f"{whatever}{stays} stays as it is, whatever the new numbers are")
+        stay = "stays as it is" if len(others) == 1 else "stay as they are"
+        parts.append(
+            f"{whatever}{_listed(others)} {stay}, whatever the new numbers are"
+        )
     return "; ".join(parts)
 
 

@@ -16,7 +16,7 @@ from nriplugin.engine.decision import ESTIMATE, EXACT, STATED
 from nriplugin.errors import ConfigError
 from nriplugin.kube.oomscore import request_range
 from nriplugin.kube.qos import QOSClass
-from nriplugin.kube.quantity import MAX_INT64, value
+from nriplugin.kube.quantity import MAX_INT64, byte_count
 
 if TYPE_CHECKING:
     from nriplugin.convert.model import Amount
@@ -164,6 +164,6 @@ def why_no_high(context: HandlerContext) -> str:
 @lru_cache(maxsize=256)  # a node's pods share a few annotations, each of 256 characters
 def _amount(text: str) -> int | None:
     try:
-        return value(text)
+        return byte_count(text)
     except ConfigError:
         return None

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from nriplugin.errors import ConfigError
 from nriplugin.kube.amounts import read_amounts
-from nriplugin.kube.manifests import ManifestPod, read_manifests
+from nriplugin.kube.manifests import ManifestPod, read_pod
 
 POD = "Pod"
 _ENDED = ("Succeeded", "Failed")
+_PENDING = "Pending"
 # The condition of a pod with a resize that kubelet has not taken up.
 _WAITING = "PodResizePending"
 # The containers in a specification, and what the status says about them.
@@ -52,7 +53,7 @@ def read_node(documents: list[Any], source: str) -> NodeObject:
     Raises:
         ConfigError: there is none or are several, or an amount is malformed.
     """
-    nodes = [one for one in _items(documents) if one.get("kind", "Node") == "Node"]
+    nodes = [one for _, one in _items(documents) if one.get("kind", "Node") == "Node"]
     if len(nodes) != 1:
         raise ConfigError(f"{source}: {len(nodes)} nodes, expected one object Node")
     status = _mapping(nodes[0].get("status"))
@@ -71,20 +72,25 @@ def read_node(documents: list[Any], source: str) -> NodeObject:
 def read_active_pods(documents: list[Any], node: str | None) -> list[ActivePod]:
     """Return the pods that have not ended, and are on the node if one is named.
 
+    A pod that waits for a node is on none. One without a status is yet to be created,
+    and is taken to be on the node.
+
     Raises:
         ConfigError: a pod is malformed.
     """
     pods = []
-    for one in _items(documents):
+    for where, one in _items(documents):
         if _kind(one) != POD:
             continue
         status = _mapping(one.get("status"))
         assigned = _mapping(one.get("spec")).get("nodeName")
-        if status.get("phase") in _ENDED or (node and assigned not in (None, node)):
+        phase = status.get("phase")
+        if phase in _ENDED or (phase == _PENDING and assigned is None):
             continue
-        given = {**one, "kind": POD, "spec": _spec_in_force(one.get("spec"), status)}
-        (pod,) = read_manifests([given]).pods
-        pods.append(ActivePod(pod, dict(_running(status))))
+        if node and assigned not in (None, node):
+            continue
+        given = {**one, "spec": _spec_in_force(one.get("spec"), status)}
+        pods.append(ActivePod(read_pod(given, where), dict(_running(status))))
     return pods
 
 
@@ -105,22 +111,39 @@ def _spec_in_force(spec: object, status: Mapping[str, Any]) -> object:
         found["resources"] = status["resources"]
     for field, statuses in _CONTAINERS.items():
         has = {
-            _mapping(one).get("name"): _mapping(one).get("resources")
-            for one in _list(status.get(statuses))
+            one["name"]: one.get("resources")
+            for one in map(_mapping, _list(status.get(statuses)))
+            if isinstance(one.get("name"), str)
         }
         if isinstance(spec.get(field), list):
-            found[field] = [
-                {**one, "resources": has[one["name"]]}
-                if isinstance(one, Mapping) and has.get(one.get("name")) is not None
-                else one
-                for one in spec[field]
-            ]
+            found[field] = [_with_resources(one, has) for one in spec[field]]
     return found
+
+
+def _with_resources(container: object, has: Mapping[str, object]) -> object:
+    """Return a container of a specification with the resources that it has."""
+    name = _mapping(container).get("name")
+    resources = has.get(name) if isinstance(name, str) else None
+    return (
+        container
+        if resources is None
+        else {**_mapping(container), "resources": resources}
+    )
+
+
+def nodes_of(documents: list[Any]) -> set[str]:
+    """Return the names of the nodes that pods are on."""
+    names = (
+        _mapping(one.get("spec")).get("nodeName")
+        for _, one in _items(documents)
+        if _kind(one) == POD
+    )
+    return {name for name in names if isinstance(name, str)}
 
 
 def kinds_of(documents: list[Any]) -> list[str]:
     """Return the kind of each object; items of a list may have none, and are pods."""
-    return [_kind(one) for one in _items(documents)]
+    return [_kind(one) for _, one in _items(documents)]
 
 
 def _kind(content: Mapping[str, Any]) -> str:
@@ -139,17 +162,18 @@ def _running(status: Mapping[str, Any]) -> Iterator[tuple[str, RunningContainer]
                 yield str(one.get("name")), RunningContainer(runtime, id_)
 
 
-def _items(documents: list[Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield objects; a list is replaced by its items."""
-    for document in documents:
+def _items(documents: list[Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield objects with their places; a list is replaced by its items."""
+    for number, document in enumerate(documents, start=1):
         if document is None:
             continue
-        content = _mapping(document)
+        where, content = f"document {number}", _mapping(document)
         items = content.get("items")
         if isinstance(items, list):
-            yield from (_mapping(one) for one in items)
+            for index, one in enumerate(items):
+                yield f"{where}, items[{index}]", _mapping(one)
         else:
-            yield content
+            yield where, content
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 PIDS = "pid"
 HUGEPAGES = "hugepages-"
 
-# The signals of evictionHard that reserve something, and of which resource.
-_SIGNALS = {
-    "memory.available": "memory",
-    "nodefs.available": "ephemeral-storage",
+# The resources of which a threshold in evictionHard reserves something, and its signal.
+EVICTION_SIGNALS = {
+    "memory": "memory.available",
+    "ephemeral-storage": "nodefs.available",
 }
 
 
@@ -112,7 +112,7 @@ def _hard_eviction(
 ) -> dict[str, Fraction]:
     """Return what the thresholds reserve; a share is one of the capacity."""
     result = {}
-    for signal, name in _SIGNALS.items():
+    for name, signal in EVICTION_SIGNALS.items():
         given = thresholds.get(signal)
         if given is None or name not in capacity:
             continue

@@ -102,6 +102,18 @@ def read_manifests(documents: Iterable[object]) -> Manifests:
     return found
 
 
+def read_pod(content: Mapping[str, Any], where: str) -> ManifestPod:
+    """Return the pod that an object is; its place is named in errors.
+
+    Raises:
+        ConfigError: the pod is malformed.
+    """
+    where = f"{where} (Pod {_name_in(_metadata(content))})"
+    return _pod_of(
+        _Object(1, where, "Pod", content), Template("", content, None), where
+    )
+
+
 def _add_object(entry: _Object, found: Manifests) -> None:
     metadata = _metadata(entry.content)
     name = _name_in(metadata)

@@ -22,6 +22,8 @@ Quantity: TypeAlias = str | int | float
 
 MAX_INT64 = 2**63 - 1
 
+# The suffixes of amounts that are finer than one.
+_PARTS = ("n", "u", "m")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {
     "n": -9,
@@ -84,3 +86,17 @@ def milli(given: object, field: str = "quantity") -> int:
 def value(given: object, field: str = "quantity") -> int:
     """Return whole units, rounded up, as Kubernetes' Value."""
     return math.ceil(parse(given, field))
+
+
+def byte_count(given: str, field: str = "quantity") -> int:
+    """Return bytes, as `value`; a suffix for parts of a byte is a mistake here.
+
+    Kubernetes reads `512m` as half a byte, which becomes one byte. Whoever writes that
+    means 512Mi, and a limit of one byte would stop a container.
+    """
+    if given.endswith(_PARTS):
+        raise ConfigError(
+            f"{field}: {given!r:.60}, expected bytes, such as 512Mi; "
+            f"{given[-1]} stands for parts of a byte"
+        )
+    return value(given, field)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from nriplugin.cgroup.types.formats import Pressure
     from nriplugin.cgroup.types.tree import Tree
 
-_STAT = "/proc/stat"
-_MEMINFO = "/proc/meminfo"
 # The fields of the first line of /proc/stat in which a CPU does nothing: idle, iowait.
 _IDLE = (3, 4)
 # user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user.
@@ -56,17 +54,26 @@ class PolicySampler:
         host_root: str = "/",
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Read the cgroups of a tree, and /proc/stat below the host's root."""
+        """Read the cgroups of a tree, and the node's files in /proc.
+
+        A container that has the host's root, or a part of it, at another place hardly
+        ever has the host's /proc there. In these files its own /proc says the same.
+        """
         self._tree = tree
         self._reader = Reader(tree)
+        host = host_root.rstrip("/")
+        proc = f"{host}/proc" if os.path.exists(f"{host}/proc/stat") else "/proc"
         # These are replaced by tests. The second one returns the node's CPU time in
-        # ticks, the third how many CPUs are online.
+        # ticks, the third how many CPUs are online, the fourth the size of all swap
+        # areas in bytes.
         self.clock = clock
         self.cpu_ticks: Callable[[], tuple[int, int] | None] = partial(
-            _cpu_ticks, host_root.rstrip("/") + _STAT
+            _cpu_ticks, f"{proc}/stat"
         )
         self.cpus: Callable[[], int] = partial(os.sysconf, "SC_NPROCESSORS_ONLN")
-        self._meminfo = host_root.rstrip("/") + _MEMINFO
+        self.swap_total: Callable[[], int | None] = partial(
+            _swap_total, f"{proc}/meminfo"
+        )
         # CPU time of the node in ticks when it was read last: busy, and all.
         self._cpu: tuple[int, int] | None = None
 
@@ -75,7 +82,7 @@ class PolicySampler:
         return NodeSample(
             self._cpu_share() if Measure.NODE_CPU in needs else None,
             self.cpus(),
-            _swap_total(self._meminfo) if Measure.SWAP in needs else None,
+            self.swap_total() if Measure.SWAP in needs else None,
         )
 
     def _cpu_share(self) -> float | None:

@@ -8,11 +8,13 @@ has not been told of yet, and stays.
 
 `PolicyRecord` says which files hold a policy's value. Only the journal knows the
 originals, but it has rows of other direct writes as well. After a crash, the next
-process puts those files back that the record names.
+process puts those files back that the record names. Only one process at a time acts by
+the record of a state directory.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RECORD = "policies.json"
+LOCK = "policies.lock"
 
 
 class Target(NamedTuple):
@@ -174,6 +177,8 @@ class PolicyRecord:
     def __init__(self, directory: str | None) -> None:
         """Keep the record in the state directory; without one, nothing is kept."""
         self._path = None if directory is None else os.path.join(directory, RECORD)
+        self._lock_path = None if directory is None else os.path.join(directory, LOCK)
+        self._lock: int | None = None
         self._stored: Set[str] = frozenset()
         # The paths of an earlier process that are not put back yet; `store` keeps them.
         self.left: frozenset[str] = frozenset()
@@ -184,10 +189,46 @@ class PolicyRecord:
         """Return whether there is a record, of this process or an earlier one."""
         return self._path is not None and os.path.exists(self._path)
 
-    def load(self) -> None:
-        """Read the paths that an earlier process has left."""
+    def claim(self) -> bool:
+        """Return whether this process may act: no other one with this record does.
+
+        Each of two processes would take what the other one has written to a pod for the
+        pod's own value, and raise it further. The kernel ends a claim with its process.
+        """
+        if self._lock_path is None or self._lock is not None:
+            return True
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            lock = os.open(self._lock_path, flags, 0o600)
+        except OSError:
+            return True  # a directory that cannot be written: `store` says so
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            os.close(lock)
+            return not isinstance(exc, BlockingIOError)
+        self._lock = lock
+        return True
+
+    @property
+    def claimed(self) -> bool:
+        """Whether no other process can act now."""
+        return self._lock is not None
+
+    def release(self) -> None:
+        """End the claim, so that another process may act."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def load(self) -> bool:
+        """Read the paths that an earlier process has left; return whether that worked.
+
+        A record that makes no sense is as good as none.
+        """
+        self.left = self._stored = frozenset()
         if self._path is None:
-            return
+            return True
         try:
             with open(self._path, encoding="utf-8") as file:
                 paths = json.load(file)
@@ -195,8 +236,14 @@ class PolicyRecord:
             self._stored = self.left
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, TypeError) as exc:
-            _log.warning("policies: %s: cannot be read: %s", self._path, exc)
+        except OSError as exc:
+            line = "policies: %s: cannot be read, so nothing is raised: %s"
+            self._limited.log(logging.WARNING, line, self._path, exc)
+            return False
+        except (ValueError, TypeError) as exc:
+            line = "policies: %s: makes no sense; `nriplugin restore` may help: %s"
+            _log.warning(line, self._path, exc)
+        return True
 
     def store(self, paths: Set[str]) -> bool:
         """Replace the record; return whether it has all these paths now."""

@@ -75,6 +75,9 @@ class Runner:
     """Runs one plugin until it is stopped."""
 
     def __init__(self, plugin: Plugin, launch: Launch) -> None:
+        if isinstance(plugin, type):
+            name = plugin.__name__
+            raise ConfigError(f"plugin: the class {name}, expected a plugin: {name}()")
         if not subscription(plugin):
             raise ConfigError(
                 f"plugin {type(plugin).__name__} has no handlers, expected at least one"

@@ -70,6 +70,10 @@ NO_POLICIES = ContainerPolicies()
 # Values of a container that cannot be measured stay for so many looks, and then go
 # back: no policy could end them.
 MOST_UNMEASURED = 3
+# Without a configuration: how long until values that an earlier process has left, and
+# that could not be put back, are looked at again.
+RETRY_S = 5.0
+OTHERS_ACT = "another process of nriplugin acts by policies on this node"
 
 
 class Policies:
@@ -160,6 +164,8 @@ class Policies:
     def connected(self, scheduler: Scheduler) -> None:
         """Take note that the inventory has the node's containers."""
         self._connected = True
+        if self._again is _never:
+            self._again = partial(scheduler.after, RETRY_S, self.look)
         if self._on or self._record.exists():
             scheduler.soon(self.look)
 
@@ -185,21 +191,29 @@ class Policies:
         if self._plans.others_decide:
             return  # what files hold is the other process's
         began = thread_time()
-        if not self._recovery.done:
+        if self._may_act() and not self._recovery.done:
             self._recovery.look(self._plans.now.facts)
             self._writing.store()
-        self._ask_all(self._plans.now)
-        self._carry_out()
-        self._triggers.carry_out(self._states.values())
-        self._count()
+        self._starts.forget_ended()
+        if self._recovery.begun:
+            self._ask_all(self._plans.now)
+            self._carry_out()
+            self._triggers.carry_out(self._states.values())
+            self._count()
         holds = self._writing.pods or any(one.held for one in self._states.values())
         if not self._on and (holds or not self._recovery.done):
-            self._again()  # the runtime was changing a container, or a write has failed
+            # The runtime was changing a container, a write has failed, or another
+            # process acts.
+            self._again()
+        elif not self._on:
+            self._leave_to_others()
         self.counts.cpu_s += thread_time() - began
 
     def look_at_new(self) -> None:
         """Ask about the containers that have started since the last call."""
-        if not self._recovery.begun or self._ended or self._plans.others_decide:
+        if self._ended or self._plans.others_decide:
+            return
+        if not (self._may_act() and self._recovery.begun):
             return  # the next look has all containers
         began = thread_time()
         states, pods = {}, set()
@@ -233,6 +247,26 @@ class Policies:
         for state in self._states.values():
             state.want_nothing()
         self._carry_out(ending=True)
+        self._record.release()
+
+    def _may_act(self) -> bool:
+        """Return whether no other process acts; one that cannot write disturbs none."""
+        claimed = self._record.claimed
+        if self._pending.writer is None or self._record.claim():
+            if self._record.claimed and not claimed:
+                self._recovery.begin_anew()  # what the process before has left
+            self.counts.waits_because = ""
+            return True
+        self._recovery.begin_anew()
+        if not self.counts.waits_because:
+            _log.warning("policies: nothing is done: %s", OTHERS_ACT)
+        self.counts.waits_because = OTHERS_ACT
+        return False
+
+    def _leave_to_others(self) -> None:
+        """Let another process act, now that no policy is on and nothing is held."""
+        self._record.release()
+        self._recovery.begin_anew()
 
     def _give_back(self, pod: str | None) -> None:
         for state in self._states.values():
@@ -253,7 +287,6 @@ class Policies:
             if state.policies.on or state.held:
                 states[container_id] = state
         self._states = states
-        self._starts.forget_ended()
         needs = frozenset().union(*(one.policies.needs for one in states.values()))
         node = self.sampler.node(needs)
         for state in states.values():

@@ -117,8 +117,8 @@ class PolicyCounts:
 
     def __init__(self) -> None:
         self.interval_s = 0.0  # 0 while no policy is on
-        # Why the policies only decide, and write nothing; empty if they write.
-        self.read_only_because = ""
+        # Why no policy is asked at present; empty if they are.
+        self.waits_because = ""
         # By policy: the containers for which it is on, and those it holds a value for.
         self.containers: Mapping[str, int] = {}
         self.holding: Mapping[str, int] = {}

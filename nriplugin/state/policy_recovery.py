@@ -52,11 +52,16 @@ class PolicyRecovery:
         """Return whether a file of a pod or of its containers is left."""
         return any(f"{pod}/" in path for path in self._record.left)
 
+    def begin_anew(self) -> None:
+        """Read the record again at the next look: another process may act meanwhile."""
+        self.begun = False
+
     def look(self, facts: NodeFacts) -> None:
         """Put back what is left."""
         left, writer = self._record.left, self._pending.writer
         if not self.begun:
-            self._record.load()
+            if not self._record.load():
+                return
             self.begun, left = True, self._record.left
             if left and writer is None:
                 _log.warning(

@@ -51,3 +51,4 @@ class ContainerStarts:
         for one in list(self._at_s):
             if self._inventory.get(one) is None:
                 self._at_s.pop(one, None)
+                self._new.discard(one)

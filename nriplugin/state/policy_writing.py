@@ -196,9 +196,12 @@ class PolicyWriting:
                 if raises or one.wanted is None
             }
             results = write_branch(writer, [one.target for one in due.values()])
+            # Those of an update that has begun after the look above: what was written
+            # may have replaced the runtime's new value.
+            beside = [one for one in states if pending.is_changing(one.entry)]
             for result in results:
-                place = result.target.cgroup, result.target.file
-                self._conclude(pod, due[place], result)
+                one = due[result.target.cgroup, result.target.file]
+                self._conclude(pod, one, result, again=one.state in beside)
 
     # What has to be written
 
@@ -248,8 +251,13 @@ class PolicyWriting:
 
     # What came of it
 
-    def _conclude(self, pod: str, one: _Due, result: TargetResult) -> None:
-        """Count a result, and keep or end the hold of the file."""
+    def _conclude(
+        self, pod: str, one: _Due, result: TargetResult, *, again: bool
+    ) -> None:
+        """Count a result, and keep or end the hold of the file.
+
+        `again` keeps it in any case: the next look writes what is right by then.
+        """
         file = one.target.file
         hold = self._holds(pod, one.state).get(file)
         policy = one.wanted.policy if one.wanted else hold.policy if hold else ""
@@ -271,6 +279,8 @@ class PolicyWriting:
         elif one.wanted is None:
             self._counts.actions[policy, RESTORED] += 1
             become = None
+            if hold is not None and again:
+                become = hold._replace(asked=one.target.value, value=result.now)
         else:
             self._counts.actions[policy, SET] += 1
             become = _held(hold, one, result.now)
@@ -314,8 +324,14 @@ class PolicyWriting:
         elif was is not None and become is None:
             why = state.reasons.get(was.policy, "") or "the policy is off"
             text = f"{was.policy}: {file} back after {was.changes} changes: {why}"
-            text += beyond(self._tree, state.cgroup, file, was.original)
-            self._events.note(EventKind.RELEASED, state.entry, text)
+            more = beyond(self._tree, state.cgroup, file, was.original)
+            self._events.note(EventKind.RELEASED, state.entry, text + more)
+            if more:  # at the end of the process nobody sees events any more
+                self._limited.log(
+                    logging.WARNING,
+                    "%s: %s: %s back to %s%s",
+                    *(was.policy, state.entry.path, file, was.original, more),
+                )
 
     def store(self) -> bool:
         """Store which files hold a policy's value; return whether that is done."""

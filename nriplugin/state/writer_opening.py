@@ -97,17 +97,21 @@ class WriterOpening:
 
     def open_for(self, config: Config) -> None:
         """Open direct writes if a configuration can lead to some."""
-        numbers_only = Plan(config.engine).numbers_only
-        # Under systemd, crun needs a direct write for a weight that its own curve would
-        # not give. Which pods run under crun is not known yet.
-        facts = self._plans.now.facts
-        systemd = facts.driver == SYSTEMD and not facts.direct_only
-        other_weight = systemd and config.engine.curve is not None
-        if (
-            not numbers_only
-            or other_weight
-            or config.adopt.enabled
-            or config.repair.enabled
-            or self._written_before()
-        ):
+        if self.needed_by(config) or self._written_before():
             self.open()
+
+    def needed_by(self, config: Config) -> str:
+        """Return what of a configuration can lead to direct writes; empty if nothing.
+
+        A text such as `repair is on`.
+        """
+        if not Plan(config.engine).numbers_only:
+            return "handlers or rules of the configuration may need them"
+        facts = self._plans.now.facts
+        # Which pods run under crun is not known yet.
+        systemd = facts.driver == SYSTEMD and not facts.direct_only
+        if systemd and config.engine.curve is not None:
+            return "under systemd, crun may need them for the weights of the set curve"
+        if config.adopt.enabled:
+            return "adopt is on"
+        return "repair is on" if config.repair.enabled else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from support.gopeers import ENVIRON, Child
 from support.harness import PATIENCE_S, PATIENT, container, pod, wait_until
 from support.processes import Asking
 
+from nriplugin.cli.main import COMMANDS
+from nriplugin.cli.parser import parser_of
 from nriplugin.nri.testing.runtime import EmbeddedRuntime
 
 
@@ -40,6 +43,22 @@ def test_help_is_there(command: list[str]) -> None:
     done = cli(*command, "--help")
     assert done.returncode == 0
     assert "usage: nriplugin" in done.stdout
+
+
+def test_every_help_fits_a_terminal_and_explains_every_option(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No line is longer than 80 characters; no option or argument is a bare name."""
+    monkeypatch.setenv("COLUMNS", "80")
+    _, commands = parser_of(COMMANDS, COMMANDS)
+    parsers: list[argparse.ArgumentParser] = [*commands.values()]
+    for parser in parsers:  # which grows
+        assert max(map(len, parser.format_help().splitlines())) <= 80, parser.prog
+        for action in parser._actions:
+            assert action.help or action.choices, (parser.prog, action)
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+    assert len(parsers) > len(COMMANDS)
 
 
 @pytest.mark.parametrize(

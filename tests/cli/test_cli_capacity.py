@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -113,6 +114,27 @@ def test_what_is_allocated_of_the_48_cpu_node(tmp_path: Path, capsys: Captured) 
     }
 
 
+@pytest.mark.parametrize(
+    ("allocatable", "eviction"),
+    [("4Gi", "0"), ("4046Mi", "50Mi"), ("3996Mi", "100Mi")],
+)
+def test_a_threshold_below_the_default(
+    allocatable: str, eviction: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """What is allocatable is what the node reports, also where nothing is reserved."""
+    node = tmp_path / "node.yaml"
+    node.write_text(
+        "{kind: Node, status: {capacity: {cpu: 2, memory: 4Gi}, "
+        f"allocatable: {{cpu: 1930m, memory: {allocatable}}}}}}}"
+    )
+    assert main(["capacity", "--node", str(node), "--pods", PODS, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert parse(found["allocatable"]["memory"]) == parse(allocatable)
+    assert found["reserved"]["kube"] == {"cpu": "70m"}
+    assert found["reserved"]["evictionHard"]["memory"] == eviction
+    assert found["tree"]["v2"]["memory.max"] == str(4 << 30)
+
+
 def test_the_tree_has_paths_and_values_on_four_levels(capsys: Captured) -> None:
     """250m, 500m and 400Mi are 256 shares, a quota of 50000 and 419430400 bytes."""
     found = report(capsys)
@@ -155,6 +177,26 @@ def test_bars_on_a_terminal() -> None:
         assert running.wait() == 0
     text = COLOUR.sub("", running.text)
     assert f"cpu     {'█' * 39}{'░' * 8}{'▒' * 3}  limits 146 %" in text
+    # No line is too long, and a file is not apart from its value.
+    assert max(map(len, text.splitlines())) <= 80
+    assert not re.search(r"=\s*\n|cpu.max=[0-9]+\n", text)
+    assert re.search(r"\n {8}v1  cpu.shares=\d+ .*\n {12}memory.limit_in_bytes=", text)
+
+
+def test_one_pod_is_no_pods(tmp_path: Path, capsys: Captured) -> None:
+    """The words beside a count of one say so."""
+    manifest, drawing = tmp_path / "pods.yaml", tmp_path / "capacity.svg"
+    manifest.write_text("{kind: Pod, spec: {containers: [{name: app}]}}")
+    command = ["capacity", "--node", NODE, "--pods", str(manifest)]
+    assert main([*command, "--svg", str(drawing)]) == 0
+    found = capsys.readouterr().out + drawing.read_text()
+    for words in (
+        "1 pod; limits",
+        "1 pod without",
+        "1 pod has no",
+        "1 BestEffort pod ",
+    ):
+        assert words in found
 
 
 def test_the_drawing_is_svg_with_every_pod(tmp_path: Path, capsys: Captured) -> None:
@@ -230,6 +272,10 @@ def test_a_reservation_beyond_the_capacity_is_a_mistake(
         ),
         ("{kind: Pod, metadata: {name: x}}", "document 1 (Pod x): spec: missing, "),
         ("text", "document 1 (Pod (no name)): spec: missing, "),
+        (
+            "{items: [{kind: Node}, {kind: Pod, metadata: {name: x}}]}",
+            "document 1, items[1] (Pod x): spec: missing, ",
+        ),
     ],
 )
 def test_a_file_without_pods_is_a_mistake(
@@ -241,6 +287,41 @@ def test_a_file_without_pods_is_a_mistake(
     command = ["capacity", "--node", NODE, "--pods", PODS, "--pods", str(file)]
     assert main(command) == 2
     assert capsys.readouterr().err.startswith(f"nriplugin: {file}: {message}")
+
+
+def test_cgroups_that_cannot_be_opened_are_no_difference(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """The exit code is that of a mistake: 1 would say that a value differs."""
+    given = ["--node", NODE, "--pods", PODS, "--cgroup-root", str(tmp_path / "no")]
+    assert main(["capacity", *given, "--check"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "--check: open " in told.err
+
+
+def test_the_pods_of_several_nodes(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --node, those of this machine count; if none is, it has to be said."""
+    manifest = tmp_path / "pods.yaml"
+    pod = "{{kind: Pod, spec: {{nodeName: {0}, containers: [{{name: app}}]}}}}"
+    text = [pod.format(name) for name in ("one", "two", "two")]
+    manifest.write_text(f"{{items: [{', '.join(text)}]}}")
+    command = ["capacity", "--pods", str(manifest), "-o", "json"]
+    monkeypatch.setattr(socket, "gethostname", lambda: "two")
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out)["pods"] == 2
+    monkeypatch.setattr(socket, "gethostname", lambda: "three")
+    assert main(command) == 2
+    told = capsys.readouterr().err
+    assert "--pods: pods of 2 nodes, none of them 'three', expected" in told
+
+
+def test_standard_input_is_read_once(capsys: Captured) -> None:
+    """A second file would be empty, and the node be shown without its pods."""
+    assert main(["capacity", "--node", "-", "--pods", "-"]) == 2
+    assert "--pods: '-', expected standard input only once" in capsys.readouterr().err
 
 
 def test_objects_beside_pods_are_left_out(tmp_path: Path, capsys: Captured) -> None:

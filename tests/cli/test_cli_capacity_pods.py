@@ -233,6 +233,19 @@ def test_without_a_checkpoint_all_is_the_runtimes(
     assert app["v2"]["cpu.max"] == "50000 100000"
 
 
+def test_a_checkpoint_of_another_form_is_none(
+    node: list[str], tmp_path: Path, capsys: Captured
+) -> None:
+    """All is the runtime's then, and the source says why."""
+    (tmp_path / CHECKPOINT).write_text('{"data": "[]"}')
+    with runtime_with(tmp_path, PODS):
+        found = report(capsys, node)
+    assert found["pods"] == len(PODS)
+    assert any("expected kubelet's checkpoint" in one for one in found["sources"])
+    assert main(["capacity", *node]) == 2
+    assert "expected kubelet's checkpoint" in capsys.readouterr().err
+
+
 def test_without_a_runtime_the_source_says_what_is_missing(
     node: list[str], tmp_path: Path, capsys: Captured
 ) -> None:

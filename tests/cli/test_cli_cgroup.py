@@ -128,6 +128,17 @@ def test_a_file_name_is_understood_if_only_one_type_is_in_it(shell: Shell) -> No
         assert expected in shell.err
 
 
+def test_what_the_other_version_has_names_what_this_one_has(shell: Shell) -> None:
+    """Of both versions' names for CPU time, this node has one; the error says which."""
+    names = [("cpu.shares", "cpu.weight"), ("memory.failcnt", "memory.events")]
+    if shell.tree.version == 1:
+        names = [("cpu.weight", "cpu.shares"), ("memory.max", "memory.limit_in_bytes")]
+    for name, instead in names:
+        shell("get", name, code=2)
+        expected = f"{name!r}, which cgroup v{shell.tree.version} does not have, "
+        assert f"TYPE: {expected}expected {instead}\n" in shell.err
+
+
 def test_set_says_what_was_and_what_is(shell: Shell) -> None:
     """`set` writes the value and prints the old and the new one."""
     out = shell("set", "cpu.cfs_quota_us", UID, "50000")
@@ -185,6 +196,7 @@ def test_what_was_set_can_be_restored(shell: Shell) -> None:
     ("arguments", "message"),
     [
         (["cpu.nope", POD, "1"], "TYPE: 'cpu.nope', expected one of "),
+        (["memory.high", POD, "512m"], "VALUE: '512m', expected bytes, such as 512Mi"),
         (["pids.max", POD, "many"], "pids.max: 'many', expected a whole number"),
         (["pids.max", "nobody", "1"], "WHERE: 'nobody', expected a cgroup"),
         (["pids.max", "/system.slice", "1"], "WHERE: '/system.slice', expected /kubep"),

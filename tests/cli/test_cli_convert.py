@@ -129,6 +129,7 @@ def test_a_cpu_amount_is_what_kubelet_makes_of_it() -> None:
     [
         (["--shares", "x"], "", "--shares: 'x', expected a whole number"),
         (["--memory", "5Q"], "", "--memory: '5Q', expected bytes"),
+        (["--memory", "512m"], "", "--memory: '512m', expected bytes"),
         (["--quota", "5"], "", "cpu.quota: 5, expected 1000 to"),
         (["--shares", "1", "file"], "", "FILE: 'file', expected none beside options"),
         (["/nonexistent.json"], "", "/nonexistent.json: "),

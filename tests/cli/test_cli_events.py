@@ -208,11 +208,18 @@ def test_no_daemon(tmp_path: Path, capsys: Captured) -> None:
         assert "no daemon answers at" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [["--count", "0"], ["--kind", "dance"]])
-def test_mistakes(options: list[str]) -> None:
-    """Exit code 2."""
-    try:
-        code = main(["events", *options])
-    except SystemExit as exc:
-        code = int(exc.code or 0)
-    assert code == 2
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--count", "0"], "--count: '0', expected a whole number from 1 to 999999999"),
+        (["--count", "1" * 20], f"--count: '{'1' * 20}', expected a whole number"),
+        (["--count", "1" * 5000], "expected a whole number"),
+        (["--count", "few"], "--count: 'few', expected a whole number"),
+        (["--kind", "dance"], "--kind: 'dance', expected one of created, "),
+    ],
+)
+def test_mistakes(options: list[str], expected: str, capsys: Captured) -> None:
+    """Exit code 2, and what was expected."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["events", *options])
+    assert expected in capsys.readouterr().err

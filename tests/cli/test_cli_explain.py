@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.gopeers import ENVIRON
@@ -130,6 +130,9 @@ spec:
       annotations:
         memory.high.cgroup2.nri.io/container.ap: "536870912"
         cpu-brst.cgroup2.nri.io: "10%"
+        cpu-burst.cgroup.nri.io: "10%"
+        cpu-burst.cgroup2.nri.io/container.two: "10%"
+        qos-level.cgroup2.nri.io: BE
     spec:
       containers:
       - name: app
@@ -154,14 +157,24 @@ spec:
         "'ap', expected one of app, two; did you mean 'app'?",
         "annotation cpu-brst.cgroup2.nri.io: not one of nriplugin; did you mean "
         "'cpu-burst'?",
+        "annotation cpu-burst.cgroup.nri.io: not one of nriplugin; did you mean "
+        "'cpu-burst.cgroup2.nri.io'?",
+        "annotation cpu-burst.cgroup2.nri.io/container.two: has no effect, because "
+        "cpuBurst is off",
+        "annotation qos-level.cgroup2.nri.io: has no effect, because cpuQoS and "
+        "memoryQoSLevel are off",
         "annotation memory.high.cgroup2.nri.io: has no effect on the Deployment; pods "
         "get the annotations of spec.template.metadata",
     ],
 )
-def test_a_manifest_that_does_not_do_what_it_seems_to(warning: str) -> None:
+def test_a_manifest_that_does_not_do_what_it_seems_to(
+    warning: str, tmp_path: Path
+) -> None:
     """Each is a line at the top of the pod; a pod without any has none."""
     assert f"  warning: {warning}\n" in explain("-", stdin=TYPOS).stdout
-    assert "warning" not in explain("-", stdin=POD).stdout
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    assert "warning" not in explain("--config", config, "-", stdin=POD).stdout
 
 
 def test_json_has_all_pods_of_all_files(tmp_path: Path) -> None:
@@ -537,10 +550,41 @@ def test_the_kubelets_configuration_counts(tmp_path: Path) -> None:
     [without] = json.loads(done.stdout)["pods"]
     assert "cpu.quota" not in without["containers"][0]["sent"]
 
-    kubelet.write_text("podPidsLimit: many")
+    kubelet.write_text("podPidsLimit: many\nkubeReserved: {cpu: x}")
     done = explain("--kubelet-config", kubelet, *options, stdin=pod)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{kubelet}:1: podPidsLimit: 'many', expected" in done.stderr
+    first, second = done.stderr.splitlines()
+    assert f"{kubelet}:1: podPidsLimit: 'many', expected" in first
+    assert f"{kubelet}:2: kubeReserved.cpu: 'x', expected" in second
+
+
+def test_what_the_kubelets_own_memory_qos_sets_wins(tmp_path: Path) -> None:
+    """A handler leaves these files alone, as on a node; cgroup v1 has none of them."""
+    config, kubelet = tmp_path / "config.yaml", tmp_path / "kubelet.yaml"
+    config.write_text("memoryQoS: {enabled: true}")
+    kubelet.write_text("memoryThrottlingFactor: 0.5")
+    options = ("--config", config, "--kubelet-config", kubelet, "--json", "-")
+
+    def explained(*more: str) -> dict[str, Any]:
+        [pod] = json.loads(explain(*more, *options, stdin=POD).stdout)["pods"]
+        found: dict[str, Any] = pod["containers"][0]
+        return found
+
+    app = explained()
+    # 256Mi and half of the way to 1Gi.
+    assert app["sent_files"]["memory.high"] == str(640 << 20)
+    assert "memory.high" in {one["what"] for one in app["left"]}
+    files = {one["file"]: one["handler"] for one in app["files"]}
+    assert "memory.high" not in files
+    assert files["memory.low"] == "memoryQoS"
+    assert explained("--cgroup-version", "1")["sent_files"] == {}
+
+    kubelet.write_text("memoryReservationPolicy: TieredReservation")
+    app = explained()
+    assert app["sent_files"]["memory.low"] == str(256 << 20)
+    files = {one["file"]: one["handler"] for one in app["files"]}
+    assert "memory.low" not in files
+    assert files["memory.high"] == "memoryQoS"
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ spec:
 ---
 kind: Deployment
 metadata: {name: web}
-spec: {template: {spec: {containers: [{name: a}, {name: b}, {name: c}, {name: d},
-  {name: e}]}}}
+spec: {replicas: 1, template: {spec: {containers: [{name: a}, {name: b}, {name: c},
+  {name: d}, {name: e}]}}}
 """
 CONFIG = "memoryQoS: {enabled: true}\ncpuBurst: {enabled: true}\n"
 
@@ -73,6 +73,7 @@ def test_a_picture_for_each_pod(
     assert found.open == []
     assert found.seen.count("svg") == 2
     assert "memory.high = " in text
+    assert ", 1 replica<" in text
     assert "512m is 0.512 bytes" in text
     assert "Pod shop/db" in capsys.readouterr().out
 

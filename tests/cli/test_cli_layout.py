@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nriplugin.cli.layout import Tone, Toned
+from nriplugin.cli.layout import Note, Tone, Toned
 from nriplugin.cli.printing import Page
 from nriplugin.cli.times import lasting, latency, moment, parse_duration, stamp
 from nriplugin.errors import ConfigError
@@ -57,6 +57,78 @@ def test_wide_columns_of_a_table_are_wrapped() -> None:
     assert page.lines[0].index("n", 5) == page.lines[1].index("5")
 
 
+def test_numbers_without_room_are_below_the_name() -> None:
+    """They are not broken, their columns line up, and no line is too long."""
+    page = Page(40, colour=False)
+    head = ("NAME", "FIRST", "SECOND COLUMN", "THE THIRD", "N")
+    rows = [("namespace/a-pod-with-a-name", "1.25Gi", "7", "20 %", "5"), ("b", *"1234")]
+    page.table([head, *rows], numbers=True)
+    assert page.lines == [
+        "NAME",
+        "   FIRST  SECOND COLUMN  THE THIRD  N",
+        "namespace/a-pod-with-a-name",
+        "  1.25Gi              7       20 %  5",
+        "b",
+        "       1              2          3  4",
+    ]
+    page = Page(40, colour=False)
+    page.table([("x" * 50, *["9" * 12] * 4)], indent=2, numbers=True)
+    assert page.lines == [
+        "  " + "x" * 38,
+        "  " + "x" * 12,
+        "    " + "  ".join(["9" * 12] * 2),
+        "    " + "  ".join(["9" * 12] * 2),
+    ]
+
+
+def test_values_without_room_are_below_the_name() -> None:
+    """They are at the left; where there is room, they are beside the name."""
+    rows = [
+        ("CGROUP", "CPU.MAX", "MEMORY.MAX"),
+        ("  pod " + "x" * 34, "max 100000", "1"),
+    ]
+    page = Page(40, colour=False)
+    page.table(rows, values=True)
+    assert page.lines == [
+        "CGROUP",
+        "  CPU.MAX     MEMORY.MAX",
+        "  pod " + "x" * 34,
+        "  max 100000  1",
+    ]
+    page = Page(80, colour=False)
+    page.table(rows, values=True)
+    assert len(page.lines) == 2
+
+
+def test_numbers_stay_beside_a_name_that_takes_fewer_lines_so() -> None:
+    """One long name does not put the numbers of all others below them."""
+    page = Page(40, colour=False)
+    rows = [("pod", "1" * 14, "2"), ("  pod-of-a-long-name", "1" * 14, "20")]
+    page.table([*rows, rows[0]], numbers=True)
+    assert page.lines == [
+        f"pod                   {'1' * 14}   2",
+        f"  pod-of-a-long-name  {'1' * 14}  20",
+        f"pod                   {'1' * 14}   2",
+    ]
+    rows[1] = ("  a-pod-of-a-long-name", "1" * 14, "20")
+    page = Page(40, colour=False)
+    page.table([*rows, rows[0]], numbers=True)
+    assert page.lines == [
+        f"pod                   {'1' * 14}   2",
+        f"  a-pod-of-a-long-    {'1' * 14}  20",
+        "  name",
+        f"pod                   {'1' * 14}   2",
+    ]
+
+
+def test_notes_of_parts() -> None:
+    """A part that is whole is not apart, and the lines after the first hang."""
+    page = Page(40, colour=False)
+    parts = [Toned(one, None, whole=True) for one in ("v2 ", "a=1 2", "b=" + "3" * 28)]
+    page.table([("a", "b")], notes=[(Note(parts, indent=2, hanging=4),)])
+    assert page.lines == ["a  b", "    v2  a=1 2", "        b=" + "3" * 28]
+
+
 def test_notes_stand_below_their_row() -> None:
     """They are indented, and wrapped as texts are."""
     page = Page(40, colour=False)
@@ -94,6 +166,6 @@ def test_durations_that_are_given() -> None:
     """As in Go's tools; a bare number is seconds."""
     given = {"5m": 300, "90": 90, "1h30m": 5400, "250ms": 0.25, "1.5s": 1.5}
     assert {text: parse_duration("-d", text) for text in given} == given
-    for text in ("", "m", "5 m", "-1s", "5d", "1h30x"):
+    for text in ("", "m", "5 m", "-1s", "5d", "1h30x", "9" * 400 + "s"):
         with pytest.raises(ConfigError, match=r"-d: .*expected a duration"):
             parse_duration("-d", text)

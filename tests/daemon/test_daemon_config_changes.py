@@ -34,6 +34,16 @@ RULE = "rules: [{name: batch, match: {namespace: batch}, cpuQoS: {enabled: true}
         ("repair: {enabled: true}", "", "repair: off"),
         ("", "shadow: true", "shadow: on"),
         ("", "verify: {enabled: false}", "verify: off"),
+        (
+            "policies: {intervalSeconds: 9}",
+            "policies: {intervalSeconds: 2}",
+            "policies: intervalSeconds 2",
+        ),
+        (
+            "",
+            "directWrites: {refreshSeconds: 7}",
+            "directWrites: refreshSeconds 7",
+        ),
         ("", "curve: kep", "curve: kep"),
         ("curve: kep", "", "curve: auto"),
         ("", "failurePolicy: fail", "changed: resources; failurePolicy: fail"),

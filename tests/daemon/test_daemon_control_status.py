@@ -12,6 +12,7 @@ from cgroup.kernels import Kernel
 from daemon.control_clients import controlled, daemon_of
 from doors.nri.messages import container_at, pod_at
 from doors.nri.nodes import FACTS, Node, configure, plugin_on
+from node.writing import writer_on
 from support.harness import connected, wait_until
 from support.trees import UID
 
@@ -19,6 +20,7 @@ from nriplugin import __version__
 from nriplugin.api import control_pb2 as control
 from nriplugin.daemon.container_counts import GROUPINGS
 from nriplugin.daemon.plain import plain
+from nriplugin.daemon.start_lines import start_lines
 from nriplugin.daemon.status import status_of
 from nriplugin.errors import ConfigError, JournalError
 from nriplugin.request_stats import RequestStats
@@ -179,6 +181,35 @@ def test_why_direct_writes_are_off() -> None:
     assert because({}, burst, unwritable_because=forbidden) == forbidden
 
 
+@pytest.mark.parametrize(
+    ("config", "facts", "expected"),
+    [
+        ("cpuBurst: {enabled: true}", {}, "handlers or rules of the configuration"),
+        ("adopt: {enabled: true}", {}, "adopt is on"),
+        ("repair: {enabled: true}", {}, "repair is on"),
+        ("curve: kep", {"driver": "systemd"}, "under systemd, crun may need them"),
+        ("{}", {"ignores_unified": True}, "this runtime drops cgroup v2 files"),
+        ("{}", {}, "an earlier process or configuration may have needed them"),
+    ],
+)
+def test_why_direct_writes_are_on(
+    config: str, facts: dict[str, Any], expected: str
+) -> None:
+    """The configuration in force comes first."""
+    kernel = Kernel(2)
+    plugin = plugin_on(
+        FACTS._replace(**facts), kernel.tree, open_writer=lambda: writer_on(kernel)
+    )
+    plugin.lifecycle.writer_opening.open()
+    configure(plugin, config)
+    process = daemon_of(plugin.lifecycle)
+    node = status_of(process).node
+    assert node.direct_writes
+    assert node.direct_writes_because.startswith(expected)
+    on = f"direct writes: on: {node.direct_writes_because}"
+    assert on in list(start_lines(process))
+
+
 def test_a_chosen_curve() -> None:
     """Its evidence is the configuration."""
     plugin = plugin_on(FACTS)
@@ -211,6 +242,14 @@ def test_plain_values_have_every_field() -> None:
     assert set(found) == {one.name for one in control.StatusResponse.DESCRIPTOR.fields}
     event = plain(control.Event(files={"b": "2", "a": "1"}))
     assert list(event["files"]) == ["a", "b"]
+
+
+def test_what_is_absent_is_not_taken_for_zero() -> None:
+    """A number that is not known, and a message that is not there."""
+    numbers = plain(control.ContainerNumbers(shares=0))
+    assert (numbers["shares"], numbers["memory_request_bytes"]) == (0, None)
+    assert plain(control.FileWhy())["hold"] is None
+    assert plain(control.FileWhy(hold=control.PolicyHold()))["hold"]["changes"] == 0
 
 
 def test_very_slow_requests_have_a_finite_bound() -> None:

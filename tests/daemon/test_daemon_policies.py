@@ -100,7 +100,7 @@ def test_a_burst_is_shown_and_ends_with_the_process(
     wait_until(lambda: burst_status(node)["holding"] == 1)
     assert burst_status(node)["containers"] == 1
     [why] = answer(node, "why", "shop/web/app")["containers"]
-    held = {one["file"]: one["hold"] for one in why["files"] if one["hold"]["policy"]}
+    held = {one["file"]: one["hold"] for one in why["files"] if one["hold"]}
     assert held["cpu.max"]["original"] == OWN
     assert held["cpu.max of the pod"]["original"] == OWN
     assert "throttled in" in held["cpu.max"]["reason"]

@@ -14,6 +14,7 @@ from nriplugin.daemon.instance_lock import InstanceLock
 from nriplugin.daemon.process import DaemonProcess
 from nriplugin.daemon.start_lines import start_lines
 from nriplugin.daemon.status import status_of
+from nriplugin.daemon.systemd_notify import SystemdNotifier
 from nriplugin.stopping import StopFlag
 
 if TYPE_CHECKING:
@@ -83,6 +84,23 @@ def test_what_a_node_with_cgroup_v1_means(unwritable: str, mode: str) -> None:
     )
     assert mode in list(start_lines(process))
     assert status_of(process).node.cgroup_evidence == f"by its type; {mode}"
+
+
+def test_what_has_no_effect_is_logged_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As `config check` shows it, and as a reload logs it."""
+    plugin = plugin_on(FACTS)
+    file = tmp_path / "config.yaml"
+    file.write_text("repair: {enabled: true}\nverify: {enabled: false}\n")
+    process = DaemonProcess(
+        "nri", plugin.lifecycle, BackgroundThread(), config_path=str(file)
+    )
+    watch = serving._read_configuration(process, plugin, SystemdNotifier(process, {}))
+    warning = "configuration: verify.enabled: false has no effect: "
+    assert caplog.text.count(warning) == 1
+    watch.check(always=True)
+    assert caplog.text.count(warning) == 2
 
 
 def test_a_process_that_waits_is_live_and_not_ready(tmp_path: Path) -> None:

@@ -371,3 +371,7 @@ def test_a_container_without_core_values_can_be_resized() -> None:
         "resize of these has no effect; memory.high=4096 stays as it is, whatever the "
         "new numbers are"
     )
+    assert at_resize({"memory.high": "4096", "memory.low": "0"}) == (
+        "a resize takes effect, but memory.high=4096, memory.low=0 stay as they are, "
+        "whatever the new numbers are"
+    )

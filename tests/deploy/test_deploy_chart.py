@@ -314,6 +314,18 @@ def test_pod_groups_need_an_account() -> None:
     assert "rbac.podGroups: true, expected serviceAccount.create" in done.stderr
 
 
+def test_pod_groups_of_the_api_server_need_a_token() -> None:
+    """Without one the plugin could only log that it is refused, for any pool."""
+    config = {"podGroups": {"inCluster": True}}
+    pool = {"name": "batch", "nodeSelector": {"pool": "batch"}, "config": config}
+    for values in ({"config": config}, {"pools": [pool]}):
+        done = template(values)
+        assert done.returncode != 0
+        assert "expected rbac.podGroups: true beside it" in done.stderr
+        rendered({**values, "rbac": {"podGroups": True}})
+    rendered({"config": {"podGroups": {"file": "/etc/nriplugin/groups.yaml"}}})
+
+
 def test_pod_groups_are_only_read() -> None:
     """The role has no verb that changes something, and the pods get a token."""
     found = rendered({"rbac": {"podGroups": True}})

@@ -155,6 +155,26 @@ def test_a_runtime_that_stays_away_gets_its_file_back(
     assert (file.read_text() if file.exists() else None) == text
 
 
+@pytest.mark.parametrize("unit", ["containerd.service", "crio.service"])
+def test_a_runtime_is_not_restarted_for_ever(unit: str, tmp_path: Path) -> None:
+    """kubelet repeats the init container; another configuration is another try."""
+    services = PlayedServices(tmp_path, unit, works=False)
+    for _ in range(3):
+        with pytest.raises(script.Failure):
+            services.turn_on()
+    assert len(services.restarts) == 2
+    with pytest.raises(script.Failure, match=r"remove etc/.*/nriplugin-failed on"):
+        services.turn_on()
+    file = tmp_path / (script.CRIO if unit == "crio.service" else script.CONTAINERD)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("# other\nversion = 2\n")
+    services.works = True
+    services.turn_on()
+    assert len(services.restarts) == 3
+    assert not (tmp_path / script.FAILED[unit]).exists()
+    assert not any(one.is_file() for one in tmp_path.glob("etc/crio/*"))
+
+
 def test_a_runtime_of_another_kind_is_named(tmp_path: Path) -> None:
     """Nothing is written for it, and the error says what to do."""
     services = PlayedServices(tmp_path, "k3s.service")

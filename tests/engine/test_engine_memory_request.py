@@ -77,3 +77,12 @@ def test_a_new_request_alone_changes_the_files_of_memory() -> None:
     assert decide_update(POD, app, asked, NODE, CONFIG).files == {}
     new = decide_update(POD, app, asked, NODE, CONFIG, new_request=True)
     assert new.files == {"memory.low": str(64 * MIB)}
+
+
+def test_half_a_byte_is_no_memory_request() -> None:
+    """`512m` is refused and counted, and the next source has the request."""
+    pod = POD._replace(annotations={"memory-request.cgroup2.nri.io": "512m"})
+    decision = decide(pod, EVERY, NODE, CONFIG)
+    assert decision.files["memory.low"] == str(2 * MIB)
+    [refused] = decision.refused
+    assert "memory-request.cgroup2.nri.io: '512m', expected bytes" in refused.text

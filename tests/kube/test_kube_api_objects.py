@@ -32,6 +32,14 @@ def test_pods_that_have_ended_or_are_elsewhere_are_left_out() -> None:
     assert [one.pod.name for one in read_active_pods(documents, "one")] == ["d"]
 
 
+def test_a_pod_that_waits_for_a_node_is_on_none() -> None:
+    """One without a status is yet to be created."""
+    pods = [pod("a", phase="Pending"), pod("b"), pod("c", phase="Pending")]
+    del pods[0]["spec"]["nodeName"], pods[1]["spec"]["nodeName"]
+    for node in (None, "one"):
+        assert [one.pod.name for one in read_active_pods(pods, node)] == ["b", "c"]
+
+
 def test_only_running_containers_have_an_id() -> None:
     """The scheme of the ID is the runtime; sidecars are among init containers."""
     ended = {"name": "init", "containerID": "cri-o://1", "state": {"terminated": {}}}
@@ -82,6 +90,19 @@ def test_a_status_that_is_none(wrong: object) -> None:
     status = {"conditions": wrong, "containerStatuses": wrong}
     (one,) = read_active_pods([pod("a", **status)], None)
     assert one.running == {}
+
+
+def test_a_status_with_names_that_are_none() -> None:
+    """A waiting resize is looked up by names; others match no container."""
+    waits = {"conditions": [{"type": "PodResizePending", "status": "True"}]}
+    names: list[object] = [["a"], {"a": 1}, None, 5]
+    status = {**waits, "containerStatuses": [{"name": one} for one in names]}
+    (one,) = read_active_pods([pod("a", **status)], None)
+    assert len(one.pod.spec.containers) == 1
+    nameless = pod("a", **waits, containerStatuses=[{"resources": {}}])
+    nameless["spec"]["containers"] = [5, {}]
+    with pytest.raises(ConfigError, match=r"containers\[0\]: 5, expected a container"):
+        read_active_pods([nameless], None)
 
 
 def test_a_node_has_capacity_and_allocatable() -> None:

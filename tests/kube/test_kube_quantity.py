@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nriplugin.errors import ConfigError
-from nriplugin.kube.quantity import MAX_INT64, milli, parse, value
+from nriplugin.kube.quantity import MAX_INT64, byte_count, milli, parse, value
 
 
 @pytest.mark.parametrize(
@@ -117,3 +117,12 @@ def test_notations_of_one_number_are_equal(number: int, power: int) -> None:
     if power < 0:
         digits = f"{number:0{1 - power}}"
         assert parse(f"{digits[:power]}.{digits[power:]}") == exact
+
+
+def test_bytes_have_no_suffix_for_parts_of_one() -> None:
+    """`512m` is meant to be 512Mi; fractions of large units are rounded up as ever."""
+    assert byte_count("512Mi") == 512 << 20
+    assert byte_count("0.1Ki") == 103
+    for text in ("512m", "1u", "1n"):
+        with pytest.raises(ConfigError, match=r"memory: '.*', expected bytes, such"):
+            byte_count(text, "memory")

@@ -90,7 +90,7 @@ def test_after_a_crash_a_decided_value_is_back(
         assert high(node) > OWN
         decided = node.inventory.snapshot()
         after = PolicyNode(
-            OFF, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+            OFF, kernel=node.killed(), journal=journal, state=tmp_path, silent=True
         )
         for entry in decided.values():
             after.inventory.put(entry)
@@ -109,8 +109,10 @@ def test_the_pod_is_not_touched() -> None:
 
 
 @pytest.mark.parametrize("end", ["reload", "end"])
-def test_switched_off_it_goes_back_and_says_what_is_used(end: str) -> None:
-    """Even if the container uses more, which an event tells."""
+def test_switched_off_it_goes_back_and_says_what_is_used(
+    end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Even if the container uses more, which an event and the log tell."""
     node = guarded()
     stall(node, 2)
     node.uses(100 * MIB)
@@ -124,6 +126,7 @@ def test_switched_off_it_goes_back_and_says_what_is_used(end: str) -> None:
     assert (held.kind, released.kind) == (EventKind.HELD, EventKind.RELEASED)
     assert "held back 5 times" in held.text
     assert f"it uses {100 * MIB}" in released.text
+    assert f"memory.high back to {OWN}; it uses {100 * MIB}" in caplog.text
 
 
 @pytest.mark.parametrize("use", [OWN, 100 * MIB])
@@ -137,7 +140,7 @@ def test_after_a_crash_the_next_process_puts_it_back(
         assert high(node) == LIMIT
     node.uses(use)
     with Journal(str(tmp_path)) as journal:
-        PolicyNode(OFF, kernel=node.kernel, journal=journal, state=tmp_path)
+        PolicyNode(OFF, kernel=node.killed(), journal=journal, state=tmp_path)
     assert high(node) == OWN
     assert (f"it uses {use}" in caplog.text) == (use > OWN)
 

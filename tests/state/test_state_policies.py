@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from errno import EMFILE
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from support.trees import CONTAINER, POD
 
 from nriplugin.cgroup.journal.journal import Journal
 from nriplugin.cgroup.journal.restore import restore
+from nriplugin.cgroup.types.registry import Type
 from nriplugin.engine.policy_settings import ContainerPolicies
 from nriplugin.errors import JournalError
 from nriplugin.node.direct_writes import DirectWriter
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nriplugin.engine.policies import PolicyAnswer
+    from nriplugin.state.pending_updates import PendingUpdate
 
 ON = "quotaBurst: {enabled: true, percent: 150, periodSeconds: null}"
 OFF = "{}"
@@ -165,7 +168,7 @@ def test_after_a_crash_a_resize_to_the_very_value_has_won(
             PolicyNode(
                 *(OFF, 2),
                 quota="75000 100000",
-                kernel=node.kernel,
+                kernel=node.killed(),
                 journal=journal,
                 state=tmp_path,
             )
@@ -188,7 +191,7 @@ def test_a_resize_to_the_very_value_after_a_crash_wins(
             after = PolicyNode(
                 *(OFF, version),
                 quota="75000 100000",
-                kernel=node.kernel,
+                kernel=node.killed(),
                 journal=journal,
                 state=tmp_path,
             )
@@ -217,7 +220,7 @@ def test_after_a_crash_the_next_process_puts_values_back(tmp_path: Path) -> None
         throttled(node, 2)
     assert node.quota() == 72000
     with Journal(str(tmp_path)) as journal:
-        after = PolicyNode(OFF, kernel=node.kernel, journal=journal, state=tmp_path)
+        after = PolicyNode(OFF, kernel=node.killed(), journal=journal, state=tmp_path)
     assert (after.quota(), after.quota(POD)) == (50000, 50000)
 
 
@@ -229,7 +232,7 @@ def test_what_cannot_be_put_back_after_a_crash_is_tried_again(
     with Journal(str(tmp_path)) as journal:
         node = PolicyNode(ON, journal=journal, state=tmp_path)
         throttled(node, 2)
-    kernel = node.kernel
+    kernel = node.killed()
     kernel.unwilling.add(f"{POD}/cpu.max")
     with Journal(str(tmp_path)) as journal:
         after = PolicyNode(config, kernel=kernel, journal=journal, state=tmp_path)
@@ -267,7 +270,7 @@ def test_a_process_that_cannot_put_values_back_yet_does_so_later(
             if later == "journal":
                 busy.setattr(DirectWriter, "put_back", fail)
             after = PolicyNode(
-                ON, kernel=node.kernel, journal=journal, state=tmp_path, silent=True
+                ON, kernel=node.killed(), journal=journal, state=tmp_path, silent=True
             )
             writer = after.pending.writer
             if later == "writer":
@@ -280,6 +283,24 @@ def test_a_process_that_cannot_put_values_back_yet_does_so_later(
         assert (after.quota(), after.quota(POD)) == (50000, 50000)
     said = "direct writes are off" if later == "writer" else "the journal is busy"
     assert said in caplog.text
+
+
+def test_a_process_without_a_configuration_tries_again_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier process with one has left does not wait for a reload."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+    kernel = node.killed()
+    kernel.unwilling.add(f"{POD}/cpu.max")
+    monkeypatch.setattr(PolicyNode, "configure", lambda *_: None)
+    with Journal(str(tmp_path)) as journal:
+        after = PolicyNode(OFF, kernel=kernel, journal=journal, state=tmp_path)
+        assert (after.quota(), after.quota(POD)) == (50000, 72000)
+        kernel.unwilling.clear()
+        after.background.work_when_time_is_up()
+        assert (after.quota(), after.quota(POD)) == (50000, 50000)
 
 
 def test_a_part_that_was_written_goes_back_when_the_rest_was_refused() -> None:
@@ -314,10 +335,118 @@ def test_a_silent_process_leaves_the_values_of_the_other_one_alone(
         )
         throttled(silent, 2)
         assert node.quota() == 72000
+        node.killed()
         silent.plans.set_silent(False)
         silent.look()
         assert (node.quota(), node.quota(POD)) == (50000, 50000)
         assert not (tmp_path / "policies.json").exists()
+
+
+def test_of_two_processes_only_one_acts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each would take the other's value of the pod for the pod's own, and add to it.
+
+    The other one begins when nothing is held any more.
+    """
+    with Journal(str(tmp_path)) as one, Journal(str(tmp_path)) as other:
+        node = PolicyNode(ON, journal=one, state=tmp_path)
+        throttled(node)
+        beside = PolicyNode(ON, kernel=node.kernel, journal=other, state=tmp_path)
+        for _ in range(3):
+            throttled(node)
+            beside.look()
+            beside.start()
+        assert (node.quota(), node.quota(POD)) == (75000, 75000)
+        assert (
+            "another process of nriplugin acts" in beside.policies.counts.waits_because
+        )
+        assert len([one for one in caplog.messages if "another process" in one]) == 1
+        node.configure(OFF)
+        node.background.work()
+        assert (node.quota(), node.quota(POD)) == (50000, 50000)
+        throttled(beside, 2)
+        assert (node.quota(), node.quota(POD)) == (60000, 60000)
+        assert not beside.policies.counts.waits_because
+        node.configure(ON)
+        node.background.work()
+        throttled(node)
+        beside.policies.end()
+        assert (node.quota(), node.quota(POD)) == (50000, 50000)
+        throttled(node, 2)
+        assert node.quota() == 60000
+
+
+@pytest.mark.parametrize("config", [ON, OFF])
+def test_a_record_that_cannot_be_read_just_now_is_not_lost(
+    tmp_path: Path,
+    config: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when the process has too many open files: nothing is raised before."""
+    with Journal(str(tmp_path)) as journal:
+        node = PolicyNode(ON, journal=journal, state=tmp_path)
+        throttled(node, 2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(EMFILE, "Too many open files")
+
+    with Journal(str(tmp_path)) as journal:
+        with monkeypatch.context() as full:
+            full.setattr("nriplugin.node.policy_writes.open", fail, raising=False)
+            after = PolicyNode(
+                config, kernel=node.killed(), journal=journal, state=tmp_path
+            )
+            throttled(after, 2)
+        assert (after.quota(), after.quota(POD)) == (72000, 72000)
+        assert "policies.json: cannot be read" in caplog.text
+        if config == OFF:
+            after.background.work_when_time_is_up()
+        else:
+            after.look()
+        assert (after.quota(), after.quota(POD)) == (50000, 50000)
+        assert not (tmp_path / "policies.json").exists()
+
+
+@pytest.mark.parametrize("end", ["off", "calm"])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_resize_that_begins_while_the_value_goes_back_is_not_lost(
+    version: int, end: str
+) -> None:
+    """The runtime writes between the read and the write of the background thread."""
+    node = PolicyNode(ON, version, pod_quota="200000 100000")
+    throttled(node)
+    kernel, entry = node.kernel, node.inventory.get(CONTAINER.rpartition("/")[2])
+    assert entry is not None
+    write, updates = kernel.write, node.pending.updates
+    begun: list[PendingUpdate | None] = []
+
+    def write_late(path: str, value: str) -> None:
+        if not begun and path == node.tree.path(Type.CPU_QUOTA, CONTAINER):
+            become = entry._replace(numbers="1024,80000,100000,")
+            begun.append(updates.begin(entry, become, (), entry))
+            node.set_quota(CONTAINER, "80000 100000")
+        write(path, value)
+
+    kernel.write = write_late  # type: ignore[method-assign]
+    if end == "off":
+        node.configure(OFF)
+        node.background.work()
+    else:
+        node.runs(0.1)
+        node.look()
+    assert node.quota() == 50000
+    [update] = begun
+    assert update is not None
+    updates.finish(update)
+    node.background.work_when_time_is_up()
+    node.runs(0.1)
+    node.look()
+    assert node.quota() == 80000
+    if end == "calm":  # and the policy goes on from there
+        throttled(node)
+        assert node.quota() == 96000
 
 
 def test_what_another_program_wrote_stays() -> None:

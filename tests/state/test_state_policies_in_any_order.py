@@ -136,7 +136,7 @@ class Life:
         self.journal = self._open()
         self.node = PolicyNode(
             *(self._config, self.version),
-            kernel=before.kernel,
+            kernel=before.killed(),
             journal=self.journal,
             state=self._directory,
             silent=True,

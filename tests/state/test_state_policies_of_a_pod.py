@@ -108,7 +108,7 @@ class PodLife:
         before = self.node
         self.node = PolicyNode(
             *(self._config, self._version),
-            kernel=before.kernel,
+            kernel=before.killed(),
             journal=self._open(),
             state=self._directory,
             silent=True,

@@ -184,9 +184,26 @@ def test_after_a_crash_the_next_process_ends_it(tmp_path: Path) -> None:
         node = PolicyNode(ON, journal=journal, state=tmp_path)
         node.start()
         assert node.quota() == 150000
-        after = PolicyNode(ON, kernel=node.kernel, journal=journal, state=tmp_path)
+        after = PolicyNode(ON, kernel=node.killed(), journal=journal, state=tmp_path)
         after.look()
         assert (after.quota(POD), after.quota()) == (50000, 50000)
+
+
+def test_a_process_that_waits_for_another_one_forgets_ended_containers(
+    tmp_path: Path,
+) -> None:
+    """It may wait for as long as the other one runs."""
+    node = PolicyNode(ON, state=tmp_path)
+    node.start()
+    beside = PolicyNode(ON, kernel=node.kernel, state=tmp_path)
+    beside.start()
+    beside.inventory.drop(CONTAINER.rpartition("/")[2])
+    beside.look()
+    beside.know(CONTAINER, "50000 100000")
+    node.policies.end()
+    beside.look()
+    beside.look()
+    assert beside.quota() == 50000
 
 
 def test_ended_containers_are_forgotten() -> None:
@@ -197,3 +214,4 @@ def test_ended_containers_are_forgotten() -> None:
     starts.note("c1", 1.0)
     starts.forget_ended()
     assert starts.age_s("c1", 2.0) is None
+    assert not [*starts.take_new()]

@@ -67,16 +67,17 @@ class PolicyNode:
                 self.tree, journal=journal, refresh_s=0.0, trace=self._note
             )
             self.pending.writer = DirectWriter(self.tree, executor, journal)
+        self.record = PolicyRecord(None if state is None else str(state))
         self.policies = Policies(
             *(self.inventory, self.plans, self.pending, self.events, self.tree),
             locator=CgroupLocator(self.inventory, self.tree),
-            record=PolicyRecord(None if state is None else str(state)),
-            host_root="/nowhere",
+            record=self.record,
         )
         self.now_s = 0.0
         self.stalled_us = 0
         self.policies.sampler.clock = lambda: self.now_s
         self.policies.sampler.cpu_ticks = lambda: self.ticks
+        self.policies.sampler.swap_total = lambda: None
         self.ticks = (0, 0)
         pod = Pod(UID, "web", "shop", annotations=annotations or {}, cgroup_parent=POD)
         self.pod = PodEntry("sandbox", UID, "web", "shop", POD, described=pod)
@@ -90,6 +91,11 @@ class PolicyNode:
         self.policies.connected(self.background)
         self.background.work()
         self.trace.clear()
+
+    def killed(self) -> Kernel:
+        """End the process as SIGKILL does; return the kernel, for the next one."""
+        self.record.release()
+        return self.kernel
 
     def _note(self, path: str, content: str) -> None:
         for cgroup, name in _NAMES.items():

@@ -41,6 +41,14 @@ def _nri_socket(host: ExaminedHost) -> CheckFinding:
         return note(
             "nri-socket", text, f"Nothing to do, because {other} needs no NRI socket."
         )
+    status = host.answers.status
+    if status is not None and status.door == "nri" and status.runtime.connected:
+        return note(
+            "nri-socket",
+            text,
+            f"Give the socket that process {status.pid} uses with --nri-socket: it is "
+            "connected to the runtime.",
+        )
     if state == "it does not exist":
         advice = (
             "Turn NRI on in the runtime's configuration (see the finding nri-enabled) "

@@ -27,7 +27,7 @@ from nriplugin.engine.policy_annotation import (
     report_annotation,
 )
 from nriplugin.errors import ConfigError
-from nriplugin.kube.quantity import value as bytes_of
+from nriplugin.kube.quantity import byte_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,7 @@ def _read(
     settings: ProactiveReclaimSettings, value: str
 ) -> ProactiveReclaimSettings | None:
     try:
-        keep_bytes = bytes_of(value)
+        keep_bytes = byte_count(value)
     except ConfigError:
         return None
     kept = 0 <= keep_bytes <= MOST_BYTES

@@ -127,9 +127,11 @@ class PluginRuntime(EmbeddedRuntime):
             for mistake in misspelt_handlers(plugin):
                 self._note(mistake)
             self._fail_on_mistakes()
+        runner = Runner(plugin, launch)
+        if self._strict:
             check_handlers(plugin, self._note)
         registered, dropped = len(self.registrations), len(self.dropped)
-        running = RunningPlugin(plugin, Runner(plugin, launch))
+        running = RunningPlugin(plugin, runner)
         self._running.append(running)
         while not self.wait_for_registrations(registered + 1, _LOOK_S):
             if running.ended or len(self.dropped) > dropped:

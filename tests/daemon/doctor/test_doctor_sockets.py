@@ -10,6 +10,7 @@ import pytest
 from support.hosts import answering, daemon_answering, runtime_answering
 
 from nriplugin import __version__
+from nriplugin.api import control_pb2
 from nriplugin.daemon.doctor.sockets import check
 
 if TYPE_CHECKING:
@@ -91,6 +92,15 @@ def test_a_way_without_nri_needs_no_nri_socket(host: FakeHost, way: str) -> None
         level, _, advice = host.one(check, "nri-socket")
     assert level == "note"
     assert "needs no NRI socket" in advice
+
+
+def test_a_daemon_that_is_connected_uses_another_nri_socket(host: FakeHost) -> None:
+    """Nothing stops nriplugin then: only the option is missing."""
+    runtime = control_pb2.RuntimeStatus(connected=True)
+    with daemon_answering(host.control, door="nri", runtime=runtime):
+        level, text, advice = host.one(check, "nri-socket")
+    assert (level, "it does not exist" in text) == ("note", True)
+    assert "Give the socket that process 77 uses with --nri-socket" in advice
 
 
 def test_no_daemon_is_a_note(host: FakeHost) -> None:

@@ -513,6 +513,19 @@ def test_the_writer_is_opened_when_a_configuration_needs_it() -> None:
         assert node.plugin.plan.facts.writable
 
 
+def test_the_file_says_how_long_a_submitted_value_counts_as_held() -> None:
+    """When the writer is opened, and at every reload after that."""
+    refresh = "directWrites: {refreshSeconds: %d}"
+    node = Node(f"repair: {{enabled: true}}\n{refresh % 7}")
+    writer = node.plugin.lifecycle.pending.writer
+    assert writer is not None
+    assert writer.refresh_s == 7
+    configure(node.plugin, refresh % 0)
+    assert writer.refresh_s == 0
+    configure(node.plugin, "{}")
+    assert writer.refresh_s == 60
+
+
 @pytest.mark.parametrize(
     "config", ["repair: {enabled: true}", "adopt: {enabled: true}", BURST]
 )

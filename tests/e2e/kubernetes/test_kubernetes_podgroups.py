@@ -100,7 +100,7 @@ def test_the_objects_of_an_api_server_are_followed(
     def members() -> dict[str, Any]:
         text = node.check("nriplugin", "status", "--by", "group", "-o", "json")
         groups = {one["name"]: one for one in json.loads(text)["groups"]}
-        found: dict[str, Any] = groups.get(job, {}).get("members", {})
+        found: dict[str, Any] = groups.get(job, {}).get("members") or {}
         return found
 
     def stated() -> tuple[int, str] | None:

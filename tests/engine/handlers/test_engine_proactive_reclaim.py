@@ -220,7 +220,7 @@ def test_the_annotation(value: str, keeps: int | None) -> None:
     assert not decide(pod, APP, NODE, chosen).refused
 
 
-@pytest.mark.parametrize("value", ["some", "-5", "1Zi", "on", "9" * 300])
+@pytest.mark.parametrize("value", ["some", "-5", "1Zi", "512m", "on", "9" * 300])
 def test_a_wrong_annotation_is_refused_and_changes_nothing(value: str) -> None:
     """It is a mistake that the decision reports; the settings of the file hold."""
     pod = annotated(proactive_reclaim=value)

@@ -120,6 +120,12 @@ def test_what_run_would_raise_is_raised() -> None:
         runtime.run_plugin(failing)
     with PluginRuntime() as runtime, pytest.raises(ConfigError, match="idx"):
         runtime.run_plugin(Weight(), idx="x")
+    for strict in (True, False):
+        with (
+            PluginRuntime(strict=strict) as runtime,
+            pytest.raises(ConfigError, match=r"class Weight, expected a .*Weight\(\)"),
+        ):
+            runtime.run_plugin(Weight)  # type: ignore[arg-type] # the mistake
 
 
 def test_a_correct_plugin_has_no_mistakes() -> None:

@@ -24,6 +24,13 @@ PATIENCE_S = 60
 CONTAINERD = "etc/containerd/config.toml"
 # CRI-O reads the files of this directory in the order of their names.
 CRIO = "etc/crio/crio.conf.d/99-nriplugin.conf"
+# What the configuration was when it did not help to turn NRI on: kubelet runs a failed
+# init container again and again, and each try would restart the runtime twice. CRI-O
+# would read the file if it were beside its configuration.
+FAILED = {
+    "containerd.service": "etc/containerd/nriplugin-failed",
+    "crio.service": "etc/crio/nriplugin-failed",
+}
 CRIO_TEXT = "# Written by nriplugin's init container.\n[crio.nri]\nenable_nri = true\n"
 SECTION = "io.containerd.nri.v1.nri"
 HEADER = re.compile(rf"""\s*\[\s*plugins\s*\.\s*(['"]){re.escape(SECTION)}\1\s*\]""")
@@ -102,6 +109,12 @@ def turn_on(
     """Turn NRI on; return what was done."""
     unit, path = _runtime(host, services)
     before = path.read_text() if path.exists() else None
+    failed = host / FAILED[unit]
+    if failed.exists() and failed.read_text() == (before or ""):
+        raise Failure(
+            f"{unit} had no NRI socket with this configuration, and is not restarted "
+            f"again; remove {failed.relative_to(host)} on the node to have it tried"
+        )
     ours = unit == "crio.service"
     after = CRIO_TEXT if ours else containerd_with_nri(before or "")
     if before is not None:
@@ -109,11 +122,13 @@ def turn_on(
     _replace(path, after)
     services.restart(unit)
     if wait(answers):
+        failed.unlink(missing_ok=True)
         return f"NRI is on: wrote {path} and restarted {unit}"
     if before is None:
         path.unlink()
     else:
         _replace(path, before)
+    _replace(failed, before or "")
     services.restart(unit)
     raise Failure(
         f"{unit}: no NRI socket {PATIENCE_S} s after its restart; {path} is as it was"
