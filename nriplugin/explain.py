@@ -3,15 +3,12 @@
 The steps are what Kubernetes makes of the resources (kube/), what the engine decides
 about that, and where the files are (cgroup/). The engine is the live one, and it is
 told no more than it would be told through NRI, so the result is what a node would do.
-All results are strings, numbers, tuples and dictionaries, ready for JSON.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from nriplugin import DOCUMENT_VERSION
 from nriplugin.cgroup.locate.paths import Driver, cgroup_path, pod_components
 from nriplugin.convert import Resources, convert
 from nriplugin.engine import model
@@ -22,6 +19,12 @@ from nriplugin.engine.explicit import explicit_values
 from nriplugin.engine.runtimes import oci_runtime_of
 from nriplugin.engine.settings import DEFAULT_CONFIG
 from nriplugin.errors import ConfigError
+from nriplugin.explained import (
+    ExplainedContainer,
+    ExplainedFile,
+    ExplainedPod,
+    ExplainedWrite,
+)
 from nriplugin.kube.amounts import default_requests
 from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
 from nriplugin.kube.manifest_tasks import task_of_manifest
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from nriplugin.kube.manifests import ManifestPod
     from nriplugin.kube.podgroup_object import GroupObject
     from nriplugin.kube.podspec import ContainerSpec, PodSpec
-    from nriplugin.kube.quantity import Quantity
+    from nriplugin.kube.sent import Sent
 
 # The node that is assumed where the user names none: a current kernel with the systemd
 # driver. Neither its memory nor its OCI runtime is known.
@@ -73,84 +76,6 @@ ESTIMATE_NOTE = (
 )
 # The handlers that need a memory request.
 _USE_MEMORY_REQUEST = frozenset({"memoryQoS", "memoryQoSLevel"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedFile:
-    """A cgroup v2 file, the rule that gave it its value, and from which fields."""
-
-    file: str
-    value: str
-    native: str | None  # what the runtime would write without nriplugin
-    rule: str
-    fields: tuple[str, ...]
-    handler: str
-    source: str
-    confidence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedWrite:
-    """A file that nriplugin writes itself, in which cgroup, and when."""
-
-    file: str
-    value: str
-    level: str
-    when: str
-    rule: str
-    handler: str
-    source: str
-    confidence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedContainer:
-    """A container; `defaulted` names the requests that were taken from limits."""
-
-    name: str
-    role: str
-    requests: dict[str, Quantity]
-    defaulted: tuple[str, ...]
-    limits: dict[str, Quantity]
-    sent: dict[str, int]
-    sent_files: dict[str, str]  # what kubelet's own MemoryQoS sets
-    settings: str
-    shadow: bool  # whether the values are only shown, and not set
-    files: tuple[ExplainedFile, ...]
-    writes: tuple[ExplainedWrite, ...]
-    cleared: tuple[str, ...]
-    left: tuple[dict[str, str], ...]
-    refused: tuple[dict[str, str], ...]
-    dropped: tuple[dict[str, object], ...]
-    clamped: tuple[dict[str, object], ...]
-    notes: tuple[str, ...]  # where a node's decision may differ from this one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedPod:
-    """A pod; `cgroups` has the path of its cgroup for each cgroup driver.
-
-    `path` is where in the object the pod's template is. `pod_v1` and `pod_v2` are what
-    the kubelet writes to the cgroup of the pod.
-    """
-
-    kind: str
-    name: str
-    namespace: str | None
-    uid: str
-    qos_class: str
-    curve: str
-    curve_evidence: str
-    cgroups: dict[str, str]
-    containers: tuple[ExplainedContainer, ...]
-    path: str
-    replicas: int | None
-    added_annotations: dict[str, str]  # those that a controller adds
-    task: dict[str, object] | None  # what Volcano's scheduler makes of the pod
-    pod_group: dict[str, object] | None
-    pod_v1: dict[str, str]
-    pod_v2: dict[str, str]
-    warnings: tuple[str, ...]  # what in the manifest is not what it seems
 
 
 def explain_pod(
@@ -284,26 +209,21 @@ def _explain_container(
     *,
     allocated: bool,
 ) -> tuple[ExplainedContainer, Settings]:
-    """Explain a container, and return the settings that its values follow from."""
+    """Explain a container, and return the settings that its values follow from.
+
+    `allocated` is whether kubelet's checkpoint has the container's memory request.
+    """
     sent = sent_for(container, spec, kubelet)
-    requests = default_requests(container.requests, container.limits)
     memory = _memory_request(container)
     capacity = facts.memory_capacity_bytes
     scored = _scored_request(container, spec)
-    own: Mapping[str, str] = {}
-    if facts.cgroup_version == 2:
-        # What the kubelet's own MemoryQoS sets is explicit to the engine.
-        available = facts.memory_allocatable_bytes or 0
-        own = explicit_values(
-            container_files(requests, container.limits, spec, qos, kubelet, available)
-        )
     # CRI, and so containerd, reads zero as "not given".
     resources = Resources(
         shares=sent.shares,
         quota_us=sent.quota_us or None,
         period_us=sent.period_us,
         memory_limit_bytes=sent.memory_limit_bytes or None,
-        unified=own,
+        unified=_files_of_kubelet(container, spec, qos, facts, kubelet),
     )
     decision = decide(
         subject,
@@ -320,6 +240,41 @@ def _explain_container(
     for refusal in decision.refused:
         if (refusal.handler, refusal.reason) == (RESOURCES, Reason.CONVERSION):
             raise ConfigError(f"container {container.name}: {refusal.text}")
+    explained = _explained(
+        *(container, sent, resources, decision),
+        native=convert(resources, facts.curve).files,
+        notes=_notes(decision, qos, exact=allocated or not capacity),
+    )
+    return explained, decision.settings
+
+
+def _files_of_kubelet(
+    container: ContainerSpec,
+    spec: PodSpec,
+    qos: QOSClass,
+    facts: model.NodeFacts,
+    kubelet: KubeletCapacitySettings,
+) -> Mapping[str, str]:
+    """Return what kubelet's own MemoryQoS sets, which the engine takes as explicit."""
+    if facts.cgroup_version != 2:
+        return {}
+    requests = default_requests(container.requests, container.limits)
+    available = facts.memory_allocatable_bytes or 0
+    return explicit_values(
+        container_files(requests, container.limits, spec, qos, kubelet, available)
+    )
+
+
+def _explained(
+    container: ContainerSpec,
+    sent: Sent,
+    resources: Resources,
+    decision: Decision,
+    native: Mapping[str, str],
+    notes: tuple[str, ...],
+) -> ExplainedContainer:
+    """Return what is said of a container; `native` is what the runtime would write."""
+    requests = default_requests(container.requests, container.limits)
     # By the names that the rules of the conversion use.
     numbers = {
         "cpu.shares": sent.shares,
@@ -328,17 +283,17 @@ def _explain_container(
         "memory.limit": sent.memory_limit_bytes,
     }
     conversion = decision.conversion
-    explained = ExplainedContainer(
+    return ExplainedContainer(
         name=container.name,
         role=container.role.value,
         requests=requests,
         defaulted=tuple(name for name in requests if name not in container.requests),
         limits=dict(container.limits),
         sent={field: number for field, number in numbers.items() if number},
-        sent_files=dict(own),
+        sent_files=dict(resources.unified),
         settings=decision.settings.rule,
         shadow=decision.settings.shadow,
-        files=_files(decision, convert(resources, facts.curve).files),
+        files=_files(decision, native),
         writes=_writes(decision),
         cleared=decision.cleared,
         left=tuple(left._asdict() for left in decision.left),
@@ -352,9 +307,8 @@ def _explain_container(
         clamped=tuple(one._asdict() for one in conversion.clamped)
         if conversion
         else (),
-        notes=_notes(decision, qos, exact=allocated or not capacity),
+        notes=notes,
     )
-    return explained, decision.settings
 
 
 def _memory_request(container: ContainerSpec) -> int:
@@ -427,18 +381,3 @@ def _writes(decision: Decision) -> tuple[ExplainedWrite, ...]:
         )
         for write in decision.writes
     )
-
-
-def explained_document(
-    pods: Iterable[ExplainedPod],
-    groups: Iterable[GroupObject] = (),
-    skipped: Iterable[str] = (),
-) -> dict[str, object]:
-    """Return what `-o json` prints, and the control API's Explain answers."""
-    return {
-        "apiVersion": DOCUMENT_VERSION,
-        "kind": "Explanation",
-        "pods": [asdict(pod) for pod in pods],
-        "podGroups": [group._asdict() for group in groups],
-        "skipped": list(skipped),
-    }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,13 +10,11 @@ from nriplugin.convert import Curve
 from nriplugin.engine.handlers.memory_qos import MemoryQoSSettings
 from nriplugin.engine.settings import EngineConfig, Settings
 from nriplugin.errors import ConfigError
-from nriplugin.explain import (
-    TYPICAL_NODE,
-    ExplainedContainer,
-    ExplainedPod,
-    explain_pod,
-)
+from nriplugin.explain import TYPICAL_NODE, explain_pod
 from nriplugin.kube.manifests import read_manifests
+
+if TYPE_CHECKING:
+    from nriplugin.explained import ExplainedContainer, ExplainedPod
 
 
 def explained(

@@ -37,7 +37,7 @@ from nriplugin.state.lifecycle import Lifecycle
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nriplugin.explain import ExplainedContainer
+    from nriplugin.explained import ExplainedContainer
     from nriplugin.kube.manifests import ManifestPod
     from nriplugin.nri.testing.runtime import Created
 

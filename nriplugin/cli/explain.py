@@ -22,8 +22,8 @@ from nriplugin.explain import (
     TYPICAL_NODE,
     TYPICAL_V1_NODE,
     explain_pods,
-    explained_document,
 )
+from nriplugin.explained import explained_document
 from nriplugin.kube.api_objects import read_node
 from nriplugin.kube.capacity import node_capacity
 from nriplugin.kube.manifests import read_manifests
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import argparse
 
     from nriplugin.engine.model import NodeFacts
-    from nriplugin.explain import ExplainedPod
+    from nriplugin.explained import ExplainedPod
     from nriplugin.kube.kubelet_settings import KubeletCapacitySettings
     from nriplugin.kube.manifests import Manifests
     from nriplugin.kube.podgroup_object import GroupObject

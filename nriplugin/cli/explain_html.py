@@ -26,7 +26,7 @@ from nriplugin.cli.printing import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from nriplugin.explain import ExplainedContainer, ExplainedPod
+    from nriplugin.explained import ExplainedContainer, ExplainedPod
 
 _STYLE = """
 :root{color-scheme:light}

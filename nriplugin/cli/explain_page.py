@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from nriplugin.cli.printing import Page
-    from nriplugin.explain import (
+    from nriplugin.explained import (
         ExplainedContainer,
         ExplainedFile,
         ExplainedPod,

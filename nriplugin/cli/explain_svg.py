@@ -16,7 +16,7 @@ from nriplugin.engine.decision import Level
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nriplugin.explain import ExplainedContainer, ExplainedPod
+    from nriplugin.explained import ExplainedContainer, ExplainedPod
 
 BOX, GAP, PADDING, LINE = 268, 14, 14, 20
 # The containers of a row; more of them go into the next row.

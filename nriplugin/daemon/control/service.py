@@ -12,7 +12,8 @@ from nriplugin.daemon.restoring import restore
 from nriplugin.daemon.status import configuration_status, status_of
 from nriplugin.daemon.why import why_of
 from nriplugin.errors import ConfigError, NRIPluginError
-from nriplugin.explain import explain_pods, explained_document
+from nriplugin.explain import explain_pods
+from nriplugin.explained import explained_document
 
 if TYPE_CHECKING:
     from nriplugin.daemon.process import DaemonProcess

@@ -27,7 +27,7 @@ from nriplugin.kube.quantity import value
 
 if TYPE_CHECKING:
     from nriplugin.doors.nri.plugin import NodePlugin
-    from nriplugin.explain import ExplainedContainer, ExplainedPod
+    from nriplugin.explained import ExplainedContainer, ExplainedPod
     from nriplugin.kube.manifests import ManifestPod
 
 MEMORY = 64 * GIB
