@@ -13,6 +13,7 @@ from nriplugin.daemon.health import live, ready
 from nriplugin.daemon.http_request import HTTPAnswer, text_answer
 from nriplugin.daemon.plain import plain
 from nriplugin.daemon.status import status_of
+from nriplugin.state.connection import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from nriplugin.daemon.process import DaemonProcess
 
 JSON = "application/json"
+
+# The fields of the status that hold a time. They are text for people, and seconds since
+# 1970 in JSON.
+_TIMES = frozenset(
+    {"began", "decided_at", "ended", "failed_at", "last_at", "read_at", "since"}
+    | {"started_at"}
+)
 
 NO_METRICS = "prometheus-client is not installed, expected nriplugin[metrics]"
 
@@ -105,18 +113,20 @@ def _lines(value: Any, name: str = "", indent: str = "") -> Iterator[str]:  # no
             text = _on_one_line(one) if isinstance(one, dict) else one
             yield f"{indent}- {text}"
     elif value not in ("", None):
-        yield f"{indent}{name}: {_figure(value)}"
+        yield f"{indent}{name}: {_figure(value, name)}"
 
 
 def _on_one_line(value: dict[str, Any]) -> str:
     return ", ".join(
-        f"{key}: {_figure(one)}"
+        f"{key}: {_figure(one, key)}"
         for key, one in value.items()
         if one not in ("", [], None)
     )
 
 
-def _figure(value: Any) -> str:  # noqa: ANN401 - a scalar of a message, or a list
+def _figure(value: Any, name: str) -> str:  # noqa: ANN401 - a scalar, or a list
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.6g}" if isinstance(value, float) and value < 1e6 else str(value)
+    if name in _TIMES and value:
+        return utc_text(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -241,6 +241,6 @@ def _summary(process: DaemonProcess) -> str:
     containers = process.lifecycle.inventory.snapshot().values()
     managed = sum(1 for entry in containers if entry.ours)
     return (
-        f"{process.uptime_s:.0f} s: {requests} requests answered; "
-        f"{managed} containers keep values of nriplugin"
+        f"{process.uptime_s:.0f} s: requests answered: {requests}; "
+        f"containers that keep values of nriplugin: {managed}"
     )

@@ -105,7 +105,8 @@ def configuration_status(process: DaemonProcess) -> control.ConfigurationStatus:
     """Return which configuration is in force, and what became of later ones."""
     config = process.config
     return control.ConfigurationStatus(
-        path=valid_text(config.path),
+        # A command that asks may run in another directory than the daemon.
+        path=valid_text(os.path.abspath(config.path) if config.path else ""),
         hash=config.hash,
         since=config.since,
         reloads=config.reloads,

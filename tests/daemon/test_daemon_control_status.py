@@ -224,6 +224,15 @@ def test_names_that_are_not_utf8() -> None:
     assert status_of(process).configuration.path == "/etc/\\udcff.yaml"
 
 
+def test_the_path_of_the_configuration_is_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may ask from another directory than the daemon's."""
+    monkeypatch.chdir(tmp_path)
+    process = daemon_of(plugin_on().lifecycle, config_path="config.yaml")
+    assert status_of(process).configuration.path == str(tmp_path / "config.yaml")
+
+
 def test_plain_values_have_every_field() -> None:
     """Numbers are numbers, and what is empty is there."""
     process = daemon_of(node_with_groups().plugin.lifecycle)

@@ -35,7 +35,7 @@ def test_a_request_that_has_arrived_is_answered(tmp_path: Path, number: int) -> 
         created = asking.result()
         assert created.adjust.linux.resources.unified["cpu.weight"] == "59"
         assert daemon.process.wait(PATIENCE_S) == 0
-    assert "1 containers keep values of nriplugin" in daemon.log
+    assert "containers that keep values of nriplugin: 1" in daemon.log
     assert daemon.log.count("stopped after ") == 1
 
 

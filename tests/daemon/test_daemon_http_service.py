@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 import sys
 import threading
@@ -182,6 +183,9 @@ def test_status_as_text_and_as_json(address: str) -> None:
     text = get(address, "/statusz")
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
     assert "door: nri\n" in text.text
+    started = re.search(r"(?m)^started_at: (\S+)$", text.text)
+    assert started is not None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", started[1])
     status = get(address, "/statusz", Accept="application/json")
     assert status.headers["content-type"] == "application/json"
     found = json.loads(status.text)
