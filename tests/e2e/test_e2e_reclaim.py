@@ -35,7 +35,7 @@ ANNOTATIONS = {
 }
 
 
-@on_nodes("containerd-2.4")
+@on_nodes("containerd-2.4", "systemd")
 def test_reclaim_takes_cache_and_no_container_is_held_back(
     node: Machine, kubelet: Kubelet
 ) -> None:

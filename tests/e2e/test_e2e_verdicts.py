@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nodes.machine import Machine
     from support.kubelet import Container, Kubelet
 
-pytestmark = [on_nodes("containerd-2.4"), pytest.mark.timeout(1800)]
+pytestmark = [on_nodes("containerd-2.4", "systemd"), pytest.mark.timeout(1800)]
 
 MIB = 1 << 20
 NO_QUOTA = {"cpu_shares": 512}

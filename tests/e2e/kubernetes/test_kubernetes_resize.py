@@ -383,11 +383,12 @@ def test_128_mebibytes_are_134217728(
 
 @each_node
 def test_a_resize_ends_a_boost(
-    node: Machine, seen: dict[bool, Seen], cluster: Cluster
+    node: Machine, seen: dict[bool, Seen], resizes: Resizes, cluster: Cluster
 ) -> None:
     """kubelet resizes a container and a pod whose quotas the plugin has raised.
 
-    Both then have what kubelet asks for: the plugin puts back no value of before.
+    Both then have what kubelet asks for: the plugin puts back no value of before. Until
+    then kubelet sees no resize: it reports the limit that was asked for.
     """
     node.write(BOOST_FILE, BOOST)
 
@@ -403,6 +404,12 @@ def test_a_resize_ends_a_boost(
     with running(node, "--config", BOOST_FILE):
         cluster.apply(pod("boosted", spec(cluster.node, container("app", given))))
         (made,) = cluster.running("boosted").values()
+        becomes("300000 100000")
+        calls = resizes.calls()
+        resizes.have_kubelet_look()
+        shown = cluster.settled("boosted")
+        (reported,) = shown["status"]["containerStatuses"]
+        assert (reported["resources"], resizes.calls()) == (given, calls)
         becomes("300000 100000")
         more = resources(cpu_memory("10m", "64Mi"), cpu_memory("1500m", "128Mi"))
         cluster.resize("boosted", {"containers": [{"name": "app", "resources": more}]})
