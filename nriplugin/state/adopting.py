@@ -80,8 +80,11 @@ class Adopting:
         return [partial(self.write, one) for one in rest]
 
     def write(self, one: Correction) -> None:
-        """Write one correction, on the background thread."""
-        if self._lifecycle.corrections.write(one):
+        """Write one correction, on the background thread, when the container runs."""
+        corrections = self._lifecycle.corrections
+        if corrections.waits_for_start(one, partial(self.write, one)):
+            return
+        if corrections.write(one):
             self.note(one)
             self._lifecycle.store_record(one.was, one.become)
 

@@ -3,8 +3,8 @@
 A correction comes from Synchronize (values that became stale by a resize while the
 plugin was not connected, or values that `adopt` adds) or from an update that was
 answered without the handlers. It is valid only while the inventory has the very entry
-that the correction was made from. If an update has replaced that entry, the update's
-decision is newer, and the correction is dropped.
+that the correction was made from, or that entry at the container's start. If an update
+has replaced the entry, the update's decision is newer, and the correction is dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nriplugin.engine.decision import When
 from nriplugin.node.outcomes import log_failures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nriplugin.engine.decision import Decision, Write
     from nriplugin.state.inventory import ContainerEntry, Inventory
@@ -63,6 +63,41 @@ class Corrections:
     def __init__(self, inventory: Inventory, pending: PendingWrites) -> None:
         self._inventory = inventory
         self._pending = pending
+        # By container ID: the corrections of containers that have not started. The
+        # runtime has made no cgroup for them, or will write its own values there.
+        self._at_start: dict[str, Callable[[], None]] = {}
+
+    def waits_for_start(self, one: Correction, job: Callable[[], None]) -> bool:
+        """Return whether the container has yet to start; then `started` returns `job`.
+
+        Called on the background thread.
+        """
+        container_id = one.was.id
+        # The job is kept before the entry is looked at: a start in between finds it.
+        self._at_start[container_id] = job
+        entry = self._inventory.get(container_id)
+        if entry is not None and not entry.started:
+            return True
+        return self._at_start.pop(container_id, None) is None
+
+    def started(self, container_id: str) -> Callable[[], None] | None:
+        """Return the job that waited for a container's start, if any.
+
+        The caller has it done on the background thread, or drops it.
+        """
+        return self._at_start.pop(container_id, None) if self._at_start else None
+
+    def forget_waiting(self) -> None:
+        """Drop the corrections that wait: the next Synchronize makes new ones."""
+        self._at_start.clear()
+
+    def since_start(self, one: Correction) -> Correction:
+        """Return the correction made from the entry that a start has replaced it by."""
+        now = self._inventory.get(one.was.id)
+        if now is None or now is one.was or now != one.was.at_start(now.cgroups_path):
+            return one
+        become = one.become.at_start(now.cgroups_path)
+        return one._replace(was=now, become=become)
 
     def write(self, one: Correction) -> bool:
         """Write a correction to the container's cgroup.
@@ -70,6 +105,7 @@ class Corrections:
         Returns whether the correction was still valid, so that its entry is in the
         inventory now.
         """
+        one = self.since_start(one)
         writer, cgroup = self._pending.writer, one.become.cgroup
         if writer is None or cgroup is None:
             return False

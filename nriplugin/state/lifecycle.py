@@ -323,9 +323,23 @@ class Lifecycle:
         started = entry.at_start(cgroup or entry.cgroups_path)
         self.pending.start(container_id, started.pod_cgroup, started.cgroup)
         if not entry.started or cgroup:
-            self.inventory.change(entry, started)
+            self._put_started(entry, started)
+        correct = self.corrections.started(container_id)
+        if correct is not None:
+            self.scheduler.soon(correct)
         self.pending.to_verify.append(container_id)
         self.policies.started(container_id, self.scheduler)
+
+    def _put_started(self, entry: ContainerEntry, started: ContainerEntry) -> None:
+        """Replace the entry of a container that starts.
+
+        The background thread may replace it at the same time.
+        """
+        while not self.inventory.change(entry, started):
+            now = self.inventory.get(entry.id)
+            if now is None:
+                return
+            entry, started = now, now.at_start(started.cgroups_path)
 
     # Updates
 
@@ -395,6 +409,7 @@ class Lifecycle:
 
     def removed(self, container_id: str) -> Callable[[], None] | None:
         """Drop a container; return the job to run outside of the request, if any."""
+        self.corrections.started(container_id)
         return self.pending.removed(container_id, self.inventory.drop(container_id))
 
     def pod_removed(self, pod: PodEntry) -> None:
@@ -403,6 +418,8 @@ class Lifecycle:
         The cgroup itself may stay in use, if kubelet creates a new sandbox for the pod.
         """
         _, containers = self.inventory.drop_pod(pod.id)
+        for container_id in containers:
+            self.corrections.started(container_id)
         job = self.pending.pod_removed(pod.cgroup, containers)
         if job is not None:
             self.scheduler.soon(job)

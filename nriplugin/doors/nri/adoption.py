@@ -345,6 +345,7 @@ class Adoption:
     def _send_later(self, one: Correction) -> None:
         if one.was.id in self._lifecycle.pending.updates.under_way:
             return  # the update that is under way has a newer decision
+        one = self._lifecycle.corrections.since_start(one)
         if self._lifecycle.change(one.was, one.become):
             self._adopting.note(one)
             self._enqueue_update(files_update(one.was.id, one.for_runtime()))

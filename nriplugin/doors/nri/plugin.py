@@ -155,6 +155,7 @@ class NodePlugin(Plugin):
     def disconnected(self, reason: str) -> None:
         """Drop corrections that were not sent; the next Synchronize makes new ones."""
         self.lifecycle.scheduler.paced((), 1)
+        self.lifecycle.corrections.forget_waiting()
         self.lifecycle.connection.ended(reason)
         self.lifecycle.events.note(EventKind.DISCONNECTED, text=reason)
 

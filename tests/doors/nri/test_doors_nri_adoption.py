@@ -14,6 +14,7 @@ from doors.nri.messages import (
     container_at,
     existing,
     pod_at,
+    seen,
     updating,
 )
 from doors.nri.nodes import FACTS, ByHand, Node, background_of, configure, plugin_on
@@ -21,7 +22,9 @@ from support.harness import PATIENCE_S, PATIENT, running, wait_until
 from support.trees import CONTAINER, POD
 
 from nriplugin.api import nri_pb2 as nri
+from nriplugin.api import view_pb2 as view
 from nriplugin.nri.testing.runtime import Behaviour, EmbeddedRuntime
+from nriplugin.state.inventory import EntryState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,6 +222,67 @@ def test_an_update_in_the_middle_of_adoption_has_the_last_word() -> None:
         assert node.of_container(file) == known.files[file]
 
 
+def created() -> nri.Container:
+    """Return a container that has not started."""
+    app = container_at()
+    app.state = nri.CONTAINER_CREATED
+    return app
+
+
+@pytest.mark.parametrize("first", ["start", "work"])
+def test_a_container_that_has_not_started_is_adopted_at_its_start(first: str) -> None:
+    """Until then the runtime has made no cgroup, or writes its own values there."""
+    node = node_with(ADOPT)
+    node.synchronize([created()])
+    if first == "work":
+        node.background.work()
+        assert node.written() == {}
+    node.start()
+    node.background.work()
+    assert node.of_container("cpu.max.burst") == "50000"
+    known = node.plugin.lifecycle.inventory.get("c1")
+    assert known is not None
+    assert (known.state, known.started) == (EntryState.ADOPTED, True)
+    assert known.files == ALL
+
+
+def test_a_start_in_the_middle_of_a_correction_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The background thread replaces the entry while the request thread looks at it."""
+    node = node_with(ADOPT)
+    node.synchronize([created()])
+    lifecycle = node.plugin.lifecycle
+    pending, inventory = lifecycle.pending, lifecycle.inventory
+
+    def replaced(*_: object) -> None:
+        entry = inventory.get("c1")
+        assert entry is not None
+        assert inventory.change(entry, entry._replace(numbers="others"))
+
+    monkeypatch.setattr(pending, "start", replaced)  # in the middle of the start
+    node.start()
+    known = inventory.get("c1")
+    assert known is not None
+    assert (known.started, known.numbers) == (True, "others")
+
+
+@pytest.mark.parametrize("end", ["container", "pod", "connection"])
+def test_a_container_that_never_starts_leaves_nothing(end: str) -> None:
+    """Its correction is forgotten with it, and with the connection."""
+    node = node_with(ADOPT)
+    node.synchronize([created()])
+    node.background.work()
+    if end == "container":
+        node.remove()
+    elif end == "pod":
+        node.remove_pod()
+    else:
+        node.plugin.disconnected("gone")
+    assert node.plugin.lifecycle.corrections.started("c1") is None
+    assert node.written() == {}
+
+
 def test_a_new_connection_drops_the_corrections_of_the_last_one() -> None:
     """Its Synchronize makes new corrections."""
     node = node_with(FEW, 5)
@@ -322,6 +386,19 @@ def test_a_runtime_is_not_asked_to_make_a_running_container_idle() -> None:
     assert "cpu.idle" not in updates[0].linux.resources.unified
     assert "cpu.weight" not in updates[0].linux.resources.unified
     assert "memory.max" in updates[0].linux.resources.unified
+
+
+def test_a_container_that_has_started_meanwhile_is_sent_late() -> None:
+    """Its entry is another one since, and its values are still missing."""
+    plugin, background = read_only(FEW)
+    apps = containers(3)
+    for app in apps:
+        app.state = nri.CONTAINER_CREATED
+    plugin.synchronize(*existing([pod_at()], apps))
+    plugin.start_container(b"", seen(view.Container, apps[2]))
+    background.work_later()
+    states = [entry.state for entry in plugin.lifecycle.inventory.snapshot().values()]
+    assert states == [EntryState.ADOPTED] * 3
 
 
 @pytest.mark.parametrize("gone", [True, False])
