@@ -112,7 +112,7 @@ def problems(node: Machine, kubelet: Kubelet, stream: Stream, wanted: Any) -> li
 def settle(node: Machine, kubelet: Kubelet, stream: Stream) -> dict[str, Any]:
     """Wait until everything is right, while the stream pauses; return the status."""
     said = stream.say("pause")
-    assert said["failed"] == []
+    assert said["failed"] == [], said["failed"]
     deadline = time.monotonic() + PATIENCE_S
     while found := problems(node, kubelet, stream, said["wanted"]):
         assert time.monotonic() < deadline, found
