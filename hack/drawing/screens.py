@@ -49,6 +49,7 @@ rules:
     enabled: true
     percent: 20
 """
+CONFIG_PATH = "/etc/nriplugin/nriplugin.yaml"
 BROKEN_CONFIG = CONFIG.replace("percent: 20", "percent: 200")
 
 WEB = "web-7f9c5d8b-x2x4z"
@@ -120,8 +121,9 @@ def screens(commands: list[str]) -> dict[str, str]:
                 *words, NRIPLUGIN_CONTROL=node.address, NO_COLOR="1"
             ) as running:
                 running.wait()
-            # A reader's daemon serves at the default address.
+            # A reader's daemon serves at the default address, from a file of its own.
             text = running.text.replace(node.address, DEFAULT_CONTROL)
+            text = text.replace(str(node.config), CONFIG_PATH)
             shown = f"$ nriplugin {command}\n{text}"
             result[command] = f"```console\n{shown}```\n"
     return result

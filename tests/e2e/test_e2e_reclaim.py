@@ -52,9 +52,11 @@ def test_reclaim_takes_cache_and_no_container_is_held_back(
         left, cached = (Group(node, container) for container in containers)
         node.write("/proc/sys/vm/drop_caches", "3")
         read = []
-        for group, directory in ((left, "/usr/lib"), (cached, "/usr/bin")):
-            files = f"find {directory} -xdev -type f -size +200k | head -c 20000"
-            cat = f"{files} | xargs cat | head -c 60000000 > /dev/null"
+        for turn, group in enumerate((left, cached)):
+            # Each reads every second file, so that both have enough on every node.
+            files = "find /usr/lib /usr/bin -xdev -type f -size +200k | sort"
+            own = f'{files} | awk "NR % 2 == {turn}" | head -c 20000'
+            cat = f"{own} | xargs cat | head -c 60000000 > /dev/null"
             pid = group.spawn(f"sh -c '{cat}'")
             assert until(lambda pid=pid: node.poll(pid) is not None)  # type: ignore[misc]
             read.append(group.used)
