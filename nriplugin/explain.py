@@ -273,7 +273,7 @@ def _explained(
     native: Mapping[str, str],
     notes: tuple[str, ...],
 ) -> ExplainedContainer:
-    """Return what is said of a container; `native` is what the runtime would write."""
+    """Return a container's report; `native` is what the runtime alone would write."""
     requests = default_requests(container.requests, container.limits)
     # By the names that the rules of the conversion use.
     numbers = {

@@ -1,4 +1,4 @@
-"""What is said of a pod and its containers: strings, numbers, tuples and dictionaries.
+"""The report about a pod and its containers: strings, numbers, tuples, dictionaries.
 
 `explain.py` fills it in. It is ready for JSON: `-o json` prints it, and the control
 API's Explain answers it.

@@ -14,7 +14,7 @@ PORTS = range(20_000, 30_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on, and that nobody gets by chance.
+    """Return ports without a listener, which the kernel gives to no other program.
 
     Raises:
         NodeError: there are not so many.

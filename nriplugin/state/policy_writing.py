@@ -326,7 +326,7 @@ class PolicyWriting:
             text = f"{was.policy}: {file} back after {was.changes} changes: {why}"
             more = beyond(self._tree, state.cgroup, file, was.original)
             self._events.note(EventKind.RELEASED, state.entry, text + more)
-            if more:  # at the end of the process nobody sees events any more
+            if more:  # clients of Watch are gone when the process ends
                 self._limited.log(
                     logging.WARNING,
                     "%s: %s: %s back to %s%s",

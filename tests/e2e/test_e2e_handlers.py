@@ -283,6 +283,8 @@ def test_nothing_was_refused(node: Machine, seen: dict[str, Any]) -> None:
     cgroups above these containers: about the configuration, and about the containers.
     """
     lines = re.findall(r".*(?:WARNING|ERROR).*", seen["log"])
-    (line,) = [line for line in lines if "WARNING configuration: " not in line]
+    others = [line for line in lines if "WARNING configuration: " not in line]
+    assert len(others) == 1, others
+    (line,) = others
     assert "memory.low of containers has no effect: /" in line
     assert line.endswith("set memoryQoS.raiseAncestors: true")
